@@ -1,0 +1,1 @@
+"""Scale LLM Engine's V2 completion contract on vLLM."""

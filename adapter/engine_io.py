@@ -1,0 +1,90 @@
+"""What crosses to the engine and back.
+
+Towards it: one frozen EngineCall a prompt. Back: the engine's own output objects, read through the
+protocols below and never copied, since one arrives for every token.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypedDict
+
+
+class SamplingFields(TypedDict, total=False):
+    """Keyword arguments of vLLM's SamplingParams; a test with vLLM checks that each exists."""
+
+    n: int
+    presence_penalty: float
+    frequency_penalty: float
+    repetition_penalty: float
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    seed: int
+    stop: list[str]
+    stop_token_ids: list[int]
+    include_stop_str_in_output: bool
+    ignore_eos: bool
+    max_tokens: int
+    min_tokens: int
+    logprobs: int
+    prompt_logprobs: int
+    logit_bias: dict[int, float]
+    skip_special_tokens: bool
+    spaces_between_special_tokens: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt as the caller gave it and as the model sees it."""
+
+    text: str | None
+    """What the caller wrote; None where the prompt came as token ids."""
+    token_ids: list[int]
+    """What the model sees, at least one id. Never changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCall:
+    """One prompt's work for the engine."""
+
+    prompt: Prompt
+    sampling: SamplingFields
+    copies: int
+    """How many choices each of the engine's candidates stands for: n greedy answers are one."""
+    generates: bool
+    """False where max_tokens is 0: a token the engine makes all the same is not shown."""
+    runs: bool
+    """False where nothing is asked of the engine at all."""
+
+
+class LogprobTable(Protocol):
+    """vLLM's FlatLogprobs: of position i the entries start_indices[i] to end_indices[i].
+
+    The first entry of a position is the token that stands there. The first position of a prompt
+    has no entries.
+    """
+
+    start_indices: list[int]
+    end_indices: list[int]
+    token_ids: list[int]
+    logprobs: list[float]
+    decoded_tokens: list[str | None]
+
+
+class CandidateUpdate(Protocol):
+    """vLLM's CompletionOutput: what is new of one candidate, or all of it in one piece."""
+
+    index: int
+    text: str
+    token_ids: Sequence[int]
+    logprobs: LogprobTable | None
+    finish_reason: str | None
+    stop_reason: int | str | None
+
+
+class PromptUpdate(Protocol):
+    """vLLM's RequestOutput: what is new of one prompt's candidates."""
+
+    prompt_logprobs: LogprobTable | None
+    outputs: Sequence[CandidateUpdate]

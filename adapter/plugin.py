@@ -1,0 +1,63 @@
+"""What vLLM loads in the API server process: it puts the route into vLLM's application.
+
+vLLM skips a plugin that fails to load, and says so in its log only. So nothing here may fail before
+attach_router: whatever is wrong is raised there, and stops the server.
+"""
+
+from argparse import Namespace
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.datastructures import State
+
+from adapter import vllm_version
+
+
+class CompletionV2Plugin:
+    """vLLM's endpoint plugin (vllm/plugins/endpoint_plugins/interface.py)."""
+
+    name = "completion_v2"
+    required_tasks = ("generate",)
+
+    def __init__(self) -> None:
+        self._app: FastAPI | None = None
+        self._endpoint: Any = None
+
+    def attach_router(self, app: FastAPI) -> None:
+        """Add POST /v2/completions.
+
+        Raises:
+            UnsupportedVllm: vLLM's version is not one that this package was tested with.
+        """
+        vllm_version.check(vllm_version.installed())
+        from adapter.openapi import completions_route, describe
+        from adapter.routes import PATH, CompletionsEndpoint
+        from adapter.token_text import repair_detokenizer
+
+        repair_detokenizer()
+        self._app = app
+        self._endpoint = CompletionsEndpoint()
+        app.router.routes.append(completions_route(PATH, self._endpoint))
+        describe(app)
+
+    async def init_state(self, engine_client: Any, state: State, args: Namespace) -> None:
+        """Give the route its engine. Without one (vLLM's render server) it answers 503."""
+        from adapter.engine import Engine
+        from adapter.routes import KeyErrors
+        from adapter.settings import settings_from
+        from adapter.vllm_api import envs
+
+        endpoint = self._endpoint
+        endpoint.settings = settings_from(args)
+        endpoint.keep_alive_seconds = float(getattr(args, "sse_keep_alive_interval", 0) or 0)
+        endpoint.adds_request_id = not getattr(args, "enable_request_id_headers", False)
+        endpoint.state = state
+        if self._app is not None and (getattr(args, "api_key", None) or envs.VLLM_API_KEY):
+            self._app.add_middleware(KeyErrors)
+        if engine_client is None:
+            return
+        observability = engine_client.vllm_config.observability_config
+        endpoint.traces = observability.otlp_traces_endpoint is not None
+        endpoint.engine = Engine(
+            engine_client, state.openai_serving_models, endpoint.settings.max_choices
+        )

@@ -1,0 +1,48 @@
+"""One log line and one trace span for each request: who asked, what it cost, how it ended."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from adapter.respond import Usage
+from adapter.vllm_api import SpanKind, extract_trace_context, instrument_manual, logger
+
+
+class RequestRecord:
+    """What is known of a request by its end. Never holds a text of the caller's but `user`."""
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+        self.model: str | None = None
+        self.user: str | None = None
+        self.ignored: tuple[str, ...] = ()
+        self.status = 0
+        self.usage = Usage(0, 0)
+        self._started = time.time_ns()
+
+    def write(self, headers: Mapping[str, str], *, trace: bool) -> None:
+        """Log the request, and send its span where tracing is on."""
+        ended = time.time_ns()
+        facts: dict[str, Any] = {
+            "request_id": self.request_id,
+            "status": self.status,
+            "model": self.model,
+            "user": self.user,
+            "prompt_tokens": self.usage.prompt_tokens,
+            "completion_tokens": self.usage.completion_tokens,
+            "seconds": round((ended - self._started) / 1e9, 4),
+        }
+        if self.ignored:
+            facts["ignored_fields"] = ", ".join(self.ignored)
+        # JSON, so that nothing a caller sends can look like a line of its own.
+        logger.info("completion %s", json.dumps(facts))
+        if trace:
+            instrument_manual(
+                span_name="POST /v2/completions",
+                start_time=self._started,
+                end_time=ended,
+                attributes={f"completion_v2.{k}": v for k, v in facts.items() if v is not None},
+                context=extract_trace_context(headers),
+                kind=SpanKind.SERVER,
+            )

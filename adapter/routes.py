@@ -1,0 +1,334 @@
+"""POST /v2/completions: the only file that knows HTTP.
+
+The endpoint is an ASGI application, so that no framework reads the body or wraps the answer: parse,
+plan, tokenise, run, answer.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import quote
+
+from starlette.datastructures import Headers, State
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from adapter import translate
+from adapter.contract import CompletionV2Request, parse_request, unknown_fields
+from adapter.engine import Engine, Updates
+from adapter.errors import ApiError, InternalError, InvalidRequest, Unavailable, WrongKey
+from adapter.request_log import RequestRecord
+from adapter.respond import Answer, Delta, fold
+from adapter.settings import Settings
+from adapter.sse import DONE, Envelope, error_event, json_bytes
+from adapter.vllm_api import (
+    contains_trace_headers,
+    extract_trace_headers,
+    logger,
+    with_sse_keep_alive,
+)
+
+PATH = "/v2/completions"
+
+MAX_BODY_BYTES = 64 * 2**20
+_MAX_HEADER = 4000
+_CLIENT_GONE = 499  # as nginx logs it
+
+_Headers = list[tuple[bytes, bytes]]
+
+
+class CompletionsEndpoint:
+    """Answers POST /v2/completions once it was given an engine."""
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self.settings = Settings(reject_unknown_fields=False, max_choices=1)
+        self.keep_alive_seconds = 0.0
+        self.traces = False
+        self.adds_request_id = True
+        self.state: State | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        exchange = _Exchange(self, Headers(scope=scope), receive, send)
+        state = self.state
+        tracks_load = state is not None and getattr(state, "enable_server_load_tracking", False)
+        if not tracks_load:
+            await exchange.run()
+            return
+        state.server_load_metrics += 1  # type: ignore[union-attr]  # what vLLM's /load shows
+        try:
+            await exchange.run()
+        finally:
+            state.server_load_metrics -= 1  # type: ignore[union-attr]
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(
+        self, endpoint: CompletionsEndpoint, headers: Headers, receive: Receive, send: Send
+    ) -> None:
+        self._endpoint = endpoint
+        self._headers = headers
+        self._receive = receive
+        self._send = send
+        self._started = False
+        self._client_gone = False
+        self._adjusted: Sequence[str] = ()
+        self._record = RequestRecord(headers.get("x-request-id") or uuid.uuid4().hex)
+
+    async def run(self) -> None:
+        """Answer, whatever happens; stop all work when the caller leaves."""
+        try:
+            await self._unless_client_leaves()
+        except ApiError as error:
+            await self._fail(error)
+        except Exception:
+            logger.exception("POST %s failed", PATH)
+            await self._fail(InternalError())
+        finally:
+            self._record.write(self._headers, trace=self._endpoint.traces)
+
+    async def _unless_client_leaves(self) -> None:
+        body = await self._body()
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def watch() -> None:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            self._client_gone = True
+            task.cancel()
+
+        watcher = asyncio.create_task(watch())
+        try:
+            await self._answer(body)
+        except asyncio.CancelledError:
+            if not self._client_gone:
+                raise
+            task.uncancel()
+            self._record.status = _CLIENT_GONE
+        finally:
+            watcher.cancel()
+
+    async def _body(self) -> bytes:
+        """The request's body.
+
+        Raises:
+            InvalidRequest: not JSON by its content type, or too large.
+        """
+        content_type = self._headers.get("content-type", "application/json")
+        media_type = content_type.partition(";")[0].strip().lower()
+        if media_type != "application/json" and not media_type.endswith("+json"):
+            raise InvalidRequest(
+                f"content-type must be application/json, not {content_type[:100]!r}.",
+                param="content-type",
+                code="unsupported_media_type",
+            )
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise InvalidRequest("The client left before its body was complete.")
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > MAX_BODY_BYTES:
+                raise InvalidRequest(
+                    f"The body is larger than {MAX_BODY_BYTES} bytes.", code="body_too_large"
+                )
+            if not message.get("more_body", False):
+                return b"".join(pieces)
+
+    # --- the main path
+
+    async def _answer(self, body: bytes) -> None:
+        engine = self._endpoint.engine
+        if engine is None:
+            raise Unavailable("This server has no engine.")
+        request = parse_request(body)
+        self._note(request)
+        adapter = await engine.adapter_for(request.model)
+        plan = translate.plan(request, engine.facts)
+        self._adjusted = plan.adjusted
+        engine.refuse_if_unavailable(len(plan.prompts) * request.n)
+        prompts = await engine.tokenize(plan.prompts, request.add_special_tokens is not False)
+        calls = translate.engine_calls(plan, prompts, request.max_tokens, engine.facts)
+        answer = Answer(request, calls, engine.tokens)
+        envelope = self._envelope(request, engine)
+        updates = engine.run(
+            calls,
+            request_id=f"cmpl-{self._record.request_id}",
+            stream=request.stream,
+            adapter=adapter,
+            trace_headers=self._trace_headers(),
+            priority=_integer(self._headers.get("x-vllm-priority")) or 0,
+            data_parallel_rank=_integer(self._headers.get("x-data-parallel-rank")),
+        )
+        try:
+            async with aclosing(updates):
+                if request.stream:
+                    await self._stream(request, answer, envelope, updates)
+                else:
+                    await self._respond(answer, envelope, updates)
+        finally:
+            self._record.usage = answer.usage()
+
+    def _note(self, request: CompletionV2Request) -> None:
+        """Keep what the log and the headers tell; refuse unknown fields where that is set."""
+        self._record.model = request.model
+        self._record.user = request.user
+        self._record.ignored = tuple(unknown_fields(request))
+        if self._record.ignored and self._endpoint.settings.reject_unknown_fields:
+            first = self._record.ignored[0][:200]
+            raise InvalidRequest(
+                f"Unknown field {first!r}: the contract has no such field.",
+                param=first,
+                code="unknown_field",
+            )
+
+    def _envelope(self, request: CompletionV2Request, engine: Engine) -> Envelope:
+        options = request.stream_options
+        return Envelope(
+            answer_id=f"cmpl-{self._record.request_id}",
+            created=int(time.time()),
+            model=request.model,
+            system_fingerprint=engine.system_fingerprint,
+            include_usage=bool(options and options.include_usage),
+        )
+
+    async def _respond(
+        self, answer: Answer, envelope: Envelope, updates: AsyncIterator[Updates]
+    ) -> None:
+        deltas: list[Delta] = []
+        async for batch in updates:
+            deltas += answer.deltas(batch)
+        body = envelope.response(fold(deltas), answer.usage())
+        await self._send_whole(200, body)
+
+    async def _stream(
+        self,
+        request: CompletionV2Request,
+        answer: Answer,
+        envelope: Envelope,
+        updates: AsyncIterator[Updates],
+    ) -> None:
+        # The status waits for the engine's first word: until then an error is an HTTP error.
+        first = envelope.chunks(answer.deltas(await anext(updates)))
+        await self._start(
+            200, b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache")]
+        )
+        options = request.stream_options
+
+        async def events() -> AsyncGenerator[bytes, None]:
+            yield first
+            async for batch in updates:
+                yield envelope.chunks(answer.deltas(batch))
+            if options and options.include_usage:
+                yield envelope.usage_chunk(answer.usage())
+
+        interval = self._endpoint.keep_alive_seconds
+        async with aclosing(with_sse_keep_alive(events(), interval)) as kept_alive:
+            async for piece in kept_alive:
+                if piece:
+                    await self._write(piece if isinstance(piece, bytes) else piece.encode())
+        await self._write(DONE, last=True)
+
+    # --- what goes over the wire
+
+    async def _start(self, status: int, content_type: bytes, headers: _Headers) -> None:
+        self._started = True
+        self._record.status = status
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [(b"content-type", content_type), *headers, *self._own_headers()],
+            }
+        )
+
+    async def _write(self, body: bytes, *, last: bool = False) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": not last})
+
+    async def _send_whole(self, status: int, body: bytes, headers: _Headers | None = None) -> None:
+        length = (b"content-length", str(len(body)).encode())
+        await self._start(status, b"application/json", [length, *(headers or [])])
+        await self._write(body, last=True)
+
+    async def _fail(self, error: ApiError) -> None:
+        """An HTTP error before the first byte, an error event after it."""
+        if not self._started:
+            retry = [(b"retry-after", b"1")] if isinstance(error, Unavailable) else []
+            await self._send_whole(error.status, json_bytes(error.body()), retry)
+            return
+        self._record.status = error.status
+        await self._write(error_event(error) + DONE, last=True)
+
+    def _own_headers(self) -> _Headers:
+        headers: _Headers = []
+        if self._endpoint.adds_request_id:
+            headers.append((b"x-request-id", self._record.request_id.encode("latin-1", "replace")))
+        for name, fields in (
+            (b"x-ignored-fields", self._record.ignored),
+            (b"x-adjusted-fields", self._adjusted),
+        ):
+            if fields:
+                headers.append((name, _field_list(fields)))
+        return headers
+
+    def _trace_headers(self) -> dict[str, str] | None:
+        if not self._endpoint.traces or not contains_trace_headers(self._headers):
+            return None
+        return dict(extract_trace_headers(self._headers))
+
+
+def _field_list(names: Sequence[str]) -> bytes:
+    """Names as a header value: a caller's name may hold any character, and be any length."""
+    value = ", ".join(quote(name[:200], safe=" $()*/:;<=>?@[]_{|}~!#&+.^`'-") for name in names)
+    return (value if len(value) <= _MAX_HEADER else value[:_MAX_HEADER] + ", ...").encode()
+
+
+def _integer(value: str | None) -> int | None:
+    """A routing header's number; such headers come from routers, and a wrong one is no request's
+    fault (as in vLLM's own routes)."""
+    try:
+        return int(value) if value is not None else None
+    except ValueError:
+        return None
+
+
+class KeyErrors:
+    """Gives the answer to a wrong API key the contract's form; vLLM's check stays what it is."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on but a 401 on the endpoint's path."""
+        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+        if scope["type"] != "http" or path != PATH:
+            await self._app(scope, receive, send)
+            return
+        refused = False
+
+        async def reply(message: Message) -> None:
+            nonlocal refused
+            if message["type"] == "http.response.start" and message["status"] == 401:
+                refused = True
+                await _send_error(WrongKey("The API key is missing or wrong."), message, send)
+            elif not refused:
+                await send(message)
+
+        await self._app(scope, receive, reply)
+
+
+async def _send_error(error: ApiError, start: Message, send: Send) -> None:
+    body = json_bytes(error.body())
+    replaced = (b"content-length", b"content-type")
+    kept: list[Any] = [header for header in start["headers"] if header[0] not in replaced]
+    own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({**start, "headers": [*own, *kept]})
+    await send({"type": "http.response.body", "body": body})

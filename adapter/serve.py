@@ -1,0 +1,104 @@
+"""python -m adapter.serve [MODEL] [any flag of vllm serve]: vLLM's server with this plugin on."""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from adapter import settings, vllm_version
+
+PLUGIN = "completion_v2"
+_ENDPOINT_GROUP = "vllm.endpoint_plugins"
+_OTHER_GROUPS = (
+    "vllm.general_plugins",
+    "vllm.platform_plugins",
+    "vllm.io_processor_plugins",
+    "vllm.stat_logger_plugins",
+)
+_PROG = "python -m adapter.serve"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse the command line and serve until told to stop.
+
+    Exits with 1 and one line where vLLM is missing or of an untested version.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        vllm_version.check(vllm_version.installed())
+    except vllm_version.UnsupportedVllm as error:
+        sys.exit(str(error))
+    os.environ["VLLM_PLUGINS"] = plugins_to_load(os.environ, installed_plugins())
+
+    from adapter.vllm_api import ServeSubcommand, cli_env_setup, configure_logging_from_args
+
+    cli_env_setup()
+    command = ServeSubcommand()
+    parser = make_parser(command)
+    args = parser.parse_args(["serve", *arguments])
+    if names_no_model(args, parser):
+        args = parser.parse_args(["serve", *with_built_in_model(arguments)])
+    configure_logging_from_args(args)
+    command.validate(args)
+    command.cmd(args)
+
+
+def installed_plugins() -> set[str]:
+    """The names of the installed plugins that vLLM loads unless it is told not to."""
+    return {plugin.name for group in _OTHER_GROUPS for plugin in entry_points(group=group)}
+
+
+def plugins_to_load(environment: Mapping[str, str], installed: Iterable[str]) -> str:
+    """The value of VLLM_PLUGINS that adds this plugin and takes none away.
+
+    Once set, VLLM_PLUGINS is the list of all plugins that may load; unset, all may but endpoint
+    plugins.
+    """
+    chosen = environment.get("VLLM_PLUGINS")
+    names = sorted(installed) if chosen is None else [n for n in chosen.split(",") if n.strip()]
+    return ",".join(dict.fromkeys([*names, PLUGIN]))
+
+
+def make_parser(command: Any) -> ArgumentParser:
+    """vLLM's parser of `vllm serve`, with this plugin's flags in a group of their own."""
+    from adapter.vllm_api import FlexibleArgumentParser
+
+    parser: ArgumentParser = FlexibleArgumentParser(prog=_PROG)
+    serve_parser = command.subparser_init(parser.add_subparsers(dest="subparser"))
+    serve_parser.prog = _PROG
+    serve_parser.usage = f"{_PROG} [MODEL] [options]"
+    serve_parser.description = (
+        "vLLM's server with POST /v2/completions, the V2 completion contract. Takes every flag of "
+        "`vllm serve`. Without MODEL it serves a small built-in model."
+    )
+    settings.add_flags(serve_parser)
+    return parser
+
+
+def names_no_model(args: Namespace, parser: ArgumentParser) -> bool:
+    """True where neither the command line nor a configuration file names a model."""
+    default = parser.parse_args(["serve"]).model
+    return getattr(args, "model_tag", None) is None and args.model == default
+
+
+def with_built_in_model(arguments: Sequence[str]) -> list[str]:
+    """The command line for the built-in model, with settings that suit a laptop's CPU.
+
+    They come first, so that a flag of the user's overrides them.
+    """
+    from adapter.default_model import MODEL_NAME, ensure_default_model
+    from adapter.vllm_api import current_platform
+
+    folder = ensure_default_model()
+    defaults = ["--served-model-name", MODEL_NAME, "--host", "127.0.0.1"]
+    if current_platform.is_cpu():
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+        # Compiling takes minutes on a small machine, and gains little for a small model.
+        defaults += ["--enforce-eager"]
+    return [str(folder), *defaults, *arguments]
+
+
+if __name__ == "__main__":
+    main()

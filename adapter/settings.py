@@ -1,0 +1,52 @@
+"""The plugin's own settings: flags of adapter.serve, or environment variables elsewhere."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = "COMPLETION_V2_"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator can choose."""
+
+    reject_unknown_fields: bool
+    max_choices: int
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    """Add the flags, under one heading of --help. Their defaults come from the environment."""
+    group = parser.add_argument_group("CompletionV2", "The /v2/completions route.")
+    group.add_argument(
+        "--unknown-fields",
+        choices=["report", "reject"],
+        default=os.environ.get(f"{PREFIX}UNKNOWN_FIELDS", "report"),
+        help="What to do with fields that the contract does not know: accept the request and name "
+        "them in the response header x-ignored-fields, or refuse it with 400.",
+    )
+    group.add_argument(
+        "--max-choices",
+        type=int,
+        default=os.environ.get(f"{PREFIX}MAX_CHOICES", "2048"),
+        help="How many choices one request may ask for: its prompts times n.",
+    )
+
+
+def settings_from(args: Any) -> Settings:
+    """The settings of a server started by adapter.serve, or by vLLM's own command.
+
+    Raises:
+        ValueError: an environment variable with a value that the flag would not take.
+    """
+    defaults = ArgumentParser(exit_on_error=False)
+    add_flags(defaults)
+    values = defaults.parse_args([], Namespace())
+    unknown = getattr(args, "unknown_fields", values.unknown_fields)
+    if unknown not in ("report", "reject"):
+        raise ValueError(f"{PREFIX}UNKNOWN_FIELDS must be report or reject, not {unknown!r}")
+    return Settings(
+        reject_unknown_fields=unknown == "reject",
+        max_choices=getattr(args, "max_choices", values.max_choices),
+    )

@@ -1,0 +1,75 @@
+"""Every vLLM name that this package uses, imported once.
+
+Nothing else imports vLLM. When a release moves a name, this is the file to open; tests/
+test_vllm_api.py says which name.
+"""
+
+from vllm import envs
+from vllm.engine.protocol import EngineClient
+from vllm.entrypoints.cli.serve import ServeSubcommand
+from vllm.entrypoints.openai.models.serving import OpenAIServingModels
+from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
+from vllm.entrypoints.serve.utils.fingerprint import get_system_fingerprint
+from vllm.entrypoints.serve.utils.sse_keep_alive import with_sse_keep_alive
+from vllm.exceptions import (
+    GenerationError,
+    GracefulHTTPError,
+    VLLMClientError,
+    VLLMError,
+    VLLMServerError,
+    VLLMValidationError,
+)
+from vllm.inputs.engine import tokens_input
+from vllm.logger import configure_logging_from_args, init_logger
+from vllm.lora.request import LoRARequest
+from vllm.platforms import current_platform
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.tokenizers.detokenizer_utils import convert_ids_list_to_tokens
+from vllm.tracing import (
+    SpanKind,
+    contains_trace_headers,
+    extract_trace_context,
+    extract_trace_headers,
+    instrument_manual,
+)
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer, IncrementalDetokenizer
+from vllm.v1.engine.exceptions import EngineDeadError
+
+# vLLM configures the loggers below its own name, so ours is one of them.
+logger = init_logger("vllm.completion_v2")
+
+__all__ = [
+    "EngineClient",
+    "EngineDeadError",
+    "ErrorResponse",
+    "FastIncrementalDetokenizer",
+    "FlexibleArgumentParser",
+    "GenerationError",
+    "GracefulHTTPError",
+    "IncrementalDetokenizer",
+    "LoRARequest",
+    "OpenAIServingModels",
+    "RequestOutputKind",
+    "SamplingParams",
+    "ServeSubcommand",
+    "SpanKind",
+    "VLLMClientError",
+    "VLLMError",
+    "VLLMServerError",
+    "VLLMValidationError",
+    "cli_env_setup",
+    "configure_logging_from_args",
+    "contains_trace_headers",
+    "convert_ids_list_to_tokens",
+    "current_platform",
+    "envs",
+    "extract_trace_context",
+    "extract_trace_headers",
+    "get_system_fingerprint",
+    "instrument_manual",
+    "logger",
+    "tokens_input",
+    "with_sse_keep_alive",
+]
