@@ -55,8 +55,10 @@ install_with_torch() {
     if install_package 2>"$errors"; then
         return
     fi
-    cat "$errors" >&2
-    grep -q 'torch==[0-9.]*+cpu' "$errors" || fail "pip could not install the package, see above"
+    if ! grep -q 'torch==[0-9.]*+cpu' "$errors"; then
+        cat "$errors" >&2
+        fail "pip could not install the package, see above"
+    fi
     say "torch's CPU build was not found there; trying once more with PyTorch's CPU index as well"
     install_package --extra-index-url "$torch_index" ||
         fail "pip could not install the package, see above"

@@ -20,7 +20,6 @@ class CompletionV2Plugin:
     required_tasks = ("generate",)
 
     def __init__(self) -> None:
-        self._app: FastAPI | None = None
         self._endpoint: Any = None
 
     def attach_router(self, app: FastAPI) -> None:
@@ -31,29 +30,27 @@ class CompletionV2Plugin:
         """
         vllm_version.check(vllm_version.installed())
         from adapter.openapi import completions_route, describe
-        from adapter.routes import PATH, CompletionsEndpoint
+        from adapter.routes import PATH, CompletionsEndpoint, KeyErrors
         from adapter.token_text import repair_detokenizer
 
         repair_detokenizer()
-        self._app = app
         self._endpoint = CompletionsEndpoint()
         app.router.routes.append(completions_route(PATH, self._endpoint))
         describe(app)
+        build_stack = app.build_middleware_stack
+        # Around vLLM's own middleware, which is added later and would go around one added here.
+        app.build_middleware_stack = lambda: KeyErrors(build_stack())  # type: ignore[method-assign]
 
     async def init_state(self, engine_client: Any, state: State, args: Namespace) -> None:
         """Give the route its engine. Without one (vLLM's render server) it answers 503."""
         from adapter.engine import Engine
-        from adapter.routes import KeyErrors
         from adapter.settings import settings_from
-        from adapter.vllm_api import envs
 
         endpoint = self._endpoint
         endpoint.settings = settings_from(args)
         endpoint.keep_alive_seconds = float(getattr(args, "sse_keep_alive_interval", 0) or 0)
         endpoint.adds_request_id = not getattr(args, "enable_request_id_headers", False)
         endpoint.state = state
-        if self._app is not None and (getattr(args, "api_key", None) or envs.VLLM_API_KEY):
-            self._app.add_middleware(KeyErrors)
         if engine_client is None:
             return
         observability = engine_client.vllm_config.observability_config

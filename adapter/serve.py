@@ -2,7 +2,7 @@
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
@@ -37,9 +37,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli_env_setup()
     command = ServeSubcommand()
     parser = make_parser(command)
+    if names_no_model(parser, arguments):
+        arguments = with_built_in_model(arguments)
     args = parser.parse_args(["serve", *arguments])
-    if names_no_model(args, parser):
-        args = parser.parse_args(["serve", *with_built_in_model(arguments)])
     configure_logging_from_args(args)
     command.validate(args)
     command.cmd(args)
@@ -77,9 +77,15 @@ def make_parser(command: Any) -> ArgumentParser:
     return parser
 
 
-def names_no_model(args: Namespace, parser: ArgumentParser) -> bool:
+def names_no_model(parser: ArgumentParser, arguments: Sequence[str]) -> bool:
     """True where neither the command line nor a configuration file names a model."""
     default = parser.parse_args(["serve"]).model
+    try:
+        args = parser.parse_args(["serve", *arguments])
+    except ValueError:
+        # vLLM refuses --served-model-name without a model. Anything else it refuses, it refuses
+        # again beside the built-in model.
+        return True
     return getattr(args, "model_tag", None) is None and args.model == default
 
 

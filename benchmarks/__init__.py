@@ -1,0 +1,1 @@
+"""Benchmarks: programs that start a server of their own on the loopback and measure it."""

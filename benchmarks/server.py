@@ -1,0 +1,157 @@
+"""A server of the benchmark's own: the tiny model on a free port of the loopback."""
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+HOST = "127.0.0.1"
+MODEL = "tiny"
+
+# For vllm serve as flags, for AsyncEngineArgs as keyword arguments.
+ENGINE: dict[str, str | int | bool] = {
+    "load_format": "dummy",
+    "enforce_eager": True,
+    "max_model_len": 2048,
+    # More than the largest load runs at once: no request waits for another.
+    "max_num_seqs": 1024,
+}
+ENGINE_ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; the tiny model takes 256 bytes a token
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+
+_START_SECONDS = 400.0
+_STOP_SECONDS = 60.0
+_LOG_LINES = 30
+
+
+class BenchmarkError(RuntimeError):
+    """A run that cannot be measured, or whose figures would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server."""
+
+    pid: int
+    """Of the API server process, which also started the engine's processes."""
+    port: int
+
+    def cpu_seconds(self) -> float:
+        """CPU seconds, user and system, of the API server process since it started.
+
+        All its threads, those that ended included; not the engine's processes.
+        """
+        return cpu_seconds(self.pid)
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of one process, without its children. To the nanosecond.
+
+    The process's own CPU clock (Linux, clock_getcpuclockid): /proc counts in steps of 10 ms.
+    """
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+@contextmanager
+def running_server(model_folder: Path) -> Iterator[Server]:
+    """Serve the model of a folder under the name MODEL; stop the server on leaving.
+
+    Raises:
+        BenchmarkError: it did not start; the end of its log is in the message.
+    """
+    port = free_port()
+    command = [sys.executable, "-m", "adapter.serve", *server_arguments(model_folder, port)]
+    with tempfile.TemporaryFile() as log:
+        # A session of its own, so that its processes can be ended together, and Ctrl-C reaches
+        # only the benchmark, which then stops the server.
+        process = subprocess.Popen(
+            command,
+            cwd=REPOSITORY,
+            env=os.environ | ENGINE_ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _wait_until_ready(process, port, log)
+            yield Server(process.pid, port)
+        finally:
+            stop(process)
+
+
+def server_arguments(model_folder: Path, port: int) -> list[str]:
+    """The command line of adapter.serve."""
+    own = ["--served-model-name", MODEL, "--host", HOST, "--port", str(port)]
+    return [str(model_folder), *own, "--api-server-count", "1", *engine_flags(ENGINE)]
+
+
+def engine_flags(settings: Mapping[str, str | int | bool]) -> list[str]:
+    """Engine arguments as flags; True is a flag without a value."""
+    flags: list[str] = []
+    for name, value in settings.items():
+        flags.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            flags.append(str(value))
+    return flags
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a process that leads a session, and whatever it left behind."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_STOP_SECONDS)
+    # Its process group outlives it where an engine process does.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int, log: IO[bytes]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while not _is_healthy(port):
+        if process.poll() is not None:
+            raise BenchmarkError(f"The server ended while starting:\n{_last_lines(log)}")
+        if time.monotonic() > deadline:
+            raise BenchmarkError(
+                f"The server was not ready after {_START_SECONDS:.0f} s:\n{_last_lines(log)}"
+            )
+        time.sleep(0.5)
+
+
+def _is_healthy(port: int) -> bool:
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _last_lines(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").splitlines()
+    return "\n".join(lines[-_LOG_LINES:])

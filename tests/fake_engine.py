@@ -1,0 +1,203 @@
+"""A hand-written engine: it gives the answers that a test queued, and keeps what was asked of it.
+
+It has the attributes of vLLM's EngineClient, its outputs and OpenAIServingModels that adapter/ uses;
+test_vllm_api.py checks that vLLM's own still have them. Imports no vLLM.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+
+@dataclass
+class Table:
+    """vLLM's FlatLogprobs, filled one position at a time."""
+
+    start_indices: list[int] = field(default_factory=list)
+    end_indices: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    decoded_tokens: list[str | None] = field(default_factory=list)
+
+    def add(self, *entries: tuple[int, float, str | None]) -> "Table":
+        """Add a position: (token id, logprob, text) of each entry, the position's token first."""
+        self.start_indices.append(len(self.logprobs))
+        for token_id, logprob, text in entries:
+            self.token_ids.append(token_id)
+            self.logprobs.append(logprob)
+            self.decoded_tokens.append(text)
+        self.end_indices.append(len(self.logprobs))
+        return self
+
+
+@dataclass
+class Candidate:
+    """vLLM's CompletionOutput."""
+
+    text: str = ""
+    token_ids: Sequence[int] = ()
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    logprobs: Table | None = None
+    index: int = 0
+
+
+@dataclass
+class Output:
+    """vLLM's RequestOutput."""
+
+    outputs: list[Candidate]
+    prompt_logprobs: Table | None = None
+
+
+def said(text: str, *token_ids: int, finish: str | None = None, index: int = 0) -> Output:
+    """An update of one candidate."""
+    return Output([Candidate(text, token_ids, finish, index=index)])
+
+
+@dataclass
+class Held:
+    """A step of an answer at which the engine waits until the test lets it go on."""
+
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Step = Output | Exception | Held
+
+
+class Call(NamedTuple):
+    """What generate() was called with."""
+
+    prompt: Mapping[str, Any]
+    params: Any
+    request_id: str
+    options: Mapping[str, Any]
+
+
+class FakeRenderer:
+    """vLLM's BaseRenderer, as far as texts become token ids."""
+
+    def __init__(self, tokenizer: Any, tok_params: Any) -> None:
+        """tok_params: a dataclass with max_total_tokens and add_special_tokens."""
+        self.default_cmpl_tok_params = tok_params
+        self.asked: list[tuple[list[str], Any]] = []
+        self.failure: Exception | None = None
+        self._tokenizer = tokenizer
+
+    def get_tokenizer(self) -> Any:
+        return self._tokenizer
+
+    def get_eos_token_id(self) -> int | None:
+        eos: int | None = self._tokenizer.eos_token_id
+        return eos
+
+    async def render_cmpl_async(
+        self, prompts: Sequence[Mapping[str, str]], params: Any
+    ) -> list[dict[str, Any]]:
+        texts = [prompt["prompt"] for prompt in prompts]
+        self.asked.append((texts, params))
+        if self.failure is not None:
+            raise self.failure
+        return [
+            {
+                "prompt_token_ids": self._tokenizer.encode(
+                    text, add_special_tokens=params.add_special_tokens
+                )
+            }
+            for text in texts
+        ]
+
+
+class FakeModelConfig:
+    """vLLM's ModelConfig."""
+
+    def __init__(self, max_model_len: int, vocab_size: int) -> None:
+        self.max_model_len = max_model_len
+        self.generation_config: dict[str, Any] = {}
+        self._vocab_size = vocab_size
+
+    def get_vocab_size(self) -> int:
+        return self._vocab_size
+
+    def try_get_generation_config(self) -> dict[str, Any]:
+        return self.generation_config
+
+
+class FakeVllmConfig:
+    """vLLM's VllmConfig."""
+
+    def __init__(self) -> None:
+        self.observability_config = SimpleNamespace(otlp_traces_endpoint=None)
+
+    def compute_hash(self) -> str:
+        return "0123456789abcdef"
+
+
+class FakeEngineClient:
+    """vLLM's EngineClient: each call of generate() plays the next queued answer."""
+
+    def __init__(self, tokenizer: Any, tok_params: Any, *, max_model_len: int = 64) -> None:
+        self.renderer = FakeRenderer(tokenizer, tok_params)
+        self.model_config = FakeModelConfig(max_model_len, tokenizer.vocab_size)
+        self.vllm_config = FakeVllmConfig()
+        self.errored = False
+        self.refusal: Exception | None = None
+        """What check_admission raises."""
+        self.admissions: list[int] = []
+        self.calls: list[Call] = []
+        self.aborted: list[str] = []
+        """The requests that were given up before they were finished."""
+        self.unfinished: set[str] = set()
+        self._answers: deque[tuple[Step, ...]] = deque()
+
+    def will_answer(self, *steps: Step) -> None:
+        """Queue the answer to one more call: updates, an error to raise, or a wait."""
+        self._answers.append(steps)
+
+    def check_admission(self, n: int = 1, request_id: str | None = None) -> None:
+        self.admissions.append(n)
+        if self.refusal is not None:
+            raise self.refusal
+
+    async def generate(
+        self, prompt: Mapping[str, Any], sampling_params: Any, request_id: str, **options: Any
+    ) -> AsyncGenerator[Output, None]:
+        """Like vLLM's: nothing happens before the first step; leaving early aborts."""
+        self.calls.append(Call(prompt, sampling_params, request_id, options))
+        self.unfinished.add(request_id)
+        try:
+            for step in self._answers.popleft():
+                if isinstance(step, Exception):
+                    raise step
+                if isinstance(step, Held):
+                    step.reached.set()
+                    await step.release.wait()
+                    continue
+                await asyncio.sleep(0)
+                yield step
+        except (asyncio.CancelledError, GeneratorExit):
+            self.aborted.append(request_id)
+            raise
+        finally:
+            self.unfinished.discard(request_id)
+
+
+class FakeServingModels:
+    """vLLM's OpenAIServingModels."""
+
+    def __init__(self, *names: str) -> None:
+        self.base_model_paths = [SimpleNamespace(name=name) for name in names]
+        self.lora_requests: dict[str, Any] = {}
+        self.resolvable: dict[str, Any] = {}
+        self.asked: list[str] = []
+
+    def is_base_model(self, model_name: str) -> bool:
+        return any(path.name == model_name for path in self.base_model_paths)
+
+    async def resolve_lora(self, lora_name: str) -> Any:
+        self.asked.append(lora_name)
+        return self.resolvable[lora_name]
