@@ -10,6 +10,8 @@ from tests.live.server import Server, start, stop
 
 KEY = "live-tests-key"
 
+FIRST_SERVER = pytest.StashKey[Server]()
+
 
 @pytest.fixture(scope="session")
 def model_folder() -> Path:
@@ -18,10 +20,18 @@ def model_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """The built-in model, started as a user would, in float32."""
     log = tmp_path_factory.mktemp("server") / "log.txt"
     names = ["--served-model-name", MODEL_NAME, "second-name"]
     running = start([*names, "--dtype", "float32", "--api-key", KEY], log, key=KEY)
+    request.config.stash[FIRST_SERVER] = running
     yield running
     stop(running)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests that stop the first server run last, whatever order was asked for."""
+    items.sort(key=lambda item: "second_server" in item.nodeid)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -251,7 +251,13 @@ def assert_same_logprobs(
             assert all(abs(top_a[name] - top_b[name]) <= tolerance for name in top_a)
 
 
-def start(arguments: list[str], log: Path, key: str | None = None, **environment: str) -> Server:
+def start(
+    arguments: list[str],
+    log: Path,
+    key: str | None = None,
+    program: Sequence[str] = (sys.executable, "-m", "adapter.serve"),
+    **environment: str,
+) -> Server:
     """Start a server and wait until it answers.
 
     Raises:
@@ -259,7 +265,7 @@ def start(arguments: list[str], log: Path, key: str | None = None, **environment
     """
     port = free_port()
     model = arguments[arguments.index("--served-model-name") + 1]
-    command = [sys.executable, "-m", "adapter.serve", *arguments, "--port", str(port)]
+    command = [*program, *arguments, "--port", str(port)]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,

@@ -1,0 +1,139 @@
+"""vLLM's own serve command with the plugin named, two API servers, LoRA, environment settings.
+
+These tests stop the first server, since two engines at once starve each other; they run last.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from adapter.default_model import TINY_SHAPE, ensure_tiny_model
+from tests.live.conftest import FIRST_SERVER
+from tests.live.server import Server, error_of, start, stop
+
+pytestmark = pytest.mark.live
+
+ADAPTER = "tiny-adapter"
+
+# What the `vllm` command does for `vllm serve`; the CPU build has no such command of its own.
+PLAIN_SERVE = """
+import sys
+from vllm.entrypoints.cli.serve import ServeSubcommand
+from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+if __name__ == "__main__":
+    cli_env_setup()
+    parser = FlexibleArgumentParser()
+    ServeSubcommand().subparser_init(parser.add_subparsers(dest="subparser"))
+    args = parser.parse_args(["serve", *sys.argv[1:]])
+    ServeSubcommand().validate(args)
+    ServeSubcommand.cmd(args)
+"""
+
+
+def make_adapter(folder: Path) -> Path:
+    """A LoRA adapter for the tiny model, with weights large enough to change what it says."""
+    width, rank = TINY_SHAPE["hidden_size"], 8
+    random = np.random.default_rng(1)
+    name = "base_model.model.model.layers.0.self_attn.o_proj"
+    weights = {
+        f"{name}.lora_A.weight": random.normal(size=(rank, width)).astype(np.float32),
+        f"{name}.lora_B.weight": random.normal(size=(width, rank)).astype(np.float32) * 20,
+    }
+    folder.mkdir()
+    save_file(weights, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": ["o_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def second(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """vLLM's plain command with VLLM_PLUGINS set, two API servers, LoRA, unknown fields refused."""
+    first = request.config.stash.get(FIRST_SERVER, None)
+    if first is not None:
+        stop(first)
+    folder = tmp_path_factory.mktemp("second")
+    program = folder / "plain_serve.py"
+    program.write_text(PLAIN_SERVE)
+    arguments = [
+        str(ensure_tiny_model()),
+        *("--served-model-name", "tiny", "--load-format", "dummy", "--enforce-eager"),
+        *("--host", "127.0.0.1", "--api-server-count", "2", "--max-model-len", "2048"),
+        *("--enable-lora", "--max-lora-rank", "8"),
+        *("--lora-modules", f"{ADAPTER}={make_adapter(folder / 'adapter')}"),
+    ]
+    running = start(
+        arguments,
+        folder / "log.txt",
+        program=[sys.executable, str(program)],
+        VLLM_PLUGINS="completion_v2",
+        COMPLETION_V2_UNKNOWN_FIELDS="reject",
+        COMPLETION_V2_MAX_CHOICES="8",
+    )
+    yield running
+    stop(running)
+
+
+def test_plain_serve_has_the_route(second: Server) -> None:
+    """Named in VLLM_PLUGINS, the plugin serves under vLLM's own command, from each API server."""
+    texts = {second.both(prompt="a b c", max_tokens=8, temperature=0).text for _ in range(8)}
+    assert len(texts) == 1
+
+
+def test_lora_adapter_is_a_model(second: Server) -> None:
+    """An adapter is chosen by its name, and says something else than its base."""
+    fields: dict[str, Any] = {"prompt": "The capital of France is", "max_tokens": 16}
+    base = second.ask(**fields, temperature=0)
+    adapted = second.both(**fields, temperature=0, model=ADAPTER)
+    assert adapted.body["model"] == ADAPTER
+    assert adapted.text != base.text
+    unknown = second.post(prompt="x", model="another-adapter")
+    assert unknown.status_code == 404
+    assert ADAPTER in error_of(unknown)["message"]
+
+
+def test_unknown_fields_can_be_refused(second: Server) -> None:
+    """With the setting, an unknown field is refused by its name, nested ones too."""
+    error = second.refuses("guided_grammer", prompt="x", max_tokens=1, guided_grammer="x")
+    assert error["code"] == "unknown_field"
+    second.refuses("stream_options.includ", prompt="x", stream_options={"includ": True})
+
+
+def test_choices_are_bounded(second: Server) -> None:
+    """Prompts times n is bounded by the setting."""
+    assert len(second.ask(prompt=["a"] * 4, n=2, max_tokens=1).choices) == 8
+    second.refuses("prompt", prompt=["a"] * 3, n=3, max_tokens=1)
+
+
+def test_openapi_shows_the_contract(second: Server) -> None:
+    """/openapi.json names the route, and its request is the contract's schema."""
+    document = second.http.get("/openapi.json").json()
+    operation = document["paths"]["/v2/completions"]["post"]
+    reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    assert reference == "#/components/schemas/CompletionV2Request"
+    assert len(document["components"]["schemas"]["CompletionV2Request"]["properties"]) == 38
+
+
+def test_other_vllm_is_refused_at_start() -> None:
+    """An untested vLLM ends the start with one line that says what to do."""
+    code = (
+        "from adapter import serve, vllm_version; "
+        "vllm_version.installed = lambda: '0.99.0'; serve.main([])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "0.99.0" in ended.stderr
+    assert "Traceback" not in ended.stderr
