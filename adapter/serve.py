@@ -92,18 +92,22 @@ def names_no_model(parser: ArgumentParser, arguments: Sequence[str]) -> bool:
 def with_built_in_model(arguments: Sequence[str]) -> list[str]:
     """The command line for the built-in model, with settings that suit a laptop's CPU.
 
-    They come first, so that a flag of the user's overrides them.
+    A flag that the user gave stays the user's.
     """
     from adapter.default_model import MODEL_NAME, ensure_default_model
     from adapter.vllm_api import current_platform
 
     folder = ensure_default_model()
-    defaults = ["--served-model-name", MODEL_NAME, "--host", "127.0.0.1"]
+    defaults: dict[str, list[str]] = {"--served-model-name": [MODEL_NAME], "--host": ["127.0.0.1"]}
     if current_platform.is_cpu():
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
         # Compiling takes minutes on a small machine, and gains little for a small model.
-        defaults += ["--enforce-eager"]
-    return [str(folder), *defaults, *arguments]
+        defaults["--enforce-eager"] = []
+    given = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+    flags = [
+        part for flag, values in defaults.items() if flag not in given for part in (flag, *values)
+    ]
+    return [str(folder), *flags, *arguments]
 
 
 if __name__ == "__main__":
