@@ -58,6 +58,23 @@ class EngineCall:
     """False where nothing is asked of the engine at all."""
 
 
+@dataclass(frozen=True, slots=True)
+class BeamSettings:
+    """What a beam search keeps to."""
+
+    width: int
+    max_tokens: int
+    length_penalty: float
+    early_stopping: bool
+    end_token_ids: frozenset[int]
+    """The model's ends of text; none where they are ignored."""
+    min_tokens: int = 0
+    stop_token_ids: frozenset[int] = frozenset()
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+    """How many of the best tokens the caller wants to see at each position."""
+
+
 class LogprobTable(Protocol):
     """vLLM's FlatLogprobs: of position i the entries start_indices[i] to end_indices[i].
 

@@ -17,7 +17,7 @@ TOP_LOGPROBS = 5
 
 # A run is long enough to measure and short enough to repeat: it makes about this many tokens.
 _MOST_TOKENS = 16384
-_FEW_TOKENS = 8192
+_FEW_TOKENS = 32768
 _MOST_TOKENS_PER_CHOICE = 256
 _MOST_REQUESTS_PER_STREAM = 4
 
@@ -85,7 +85,7 @@ def sized_cell(streams: int, n: int, *, logprobs: bool, streamed: bool) -> Cell:
 STREAMING_CELL = sized_cell(64, 1, logprobs=False, streamed=True)
 # Requests of one token: next to nothing but what each request costs.
 REQUEST_CELL = Cell(
-    streams=16, n=1, logprobs=False, streamed=False, max_tokens=1, requests_per_stream=40
+    streams=16, n=1, logprobs=False, streamed=False, max_tokens=1, requests_per_stream=100
 )
 
 

@@ -23,7 +23,7 @@ def test_a_ratio_compares_neighbours() -> None:
 
 
 def test_a_ratio_needs_whole_pairs() -> None:
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="longer"):
         paired_ratio([1], [1, 2])
 
 

@@ -21,7 +21,7 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
 
 
 @pytest.mark.parametrize(
-    ("n", "echo", "logprobs"), itertools.product([1, 3], [False, True], [None, 0, 3])
+    ("n", "echo", "logprobs"), list(itertools.product([1, 3], [False, True], [None, 0, 3]))
 )
 def test_create(
     server: Server, client: openai.OpenAI, n: int, echo: bool, logprobs: int | None

@@ -1,0 +1,107 @@
+"""suffix: infilling with the model's own fill-in-the-middle tokens, found in its vocabulary."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from adapter.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Infill:
+    """How a model is asked to fill the gap between a prompt and a suffix."""
+
+    template: str
+    """Text with {prefix} and {suffix}, each once."""
+    ends: tuple[str, ...] = ()
+    """Tokens beside the model's own end that end what it fills in."""
+
+    def prompt(self, prefix: str, suffix: str) -> str:
+        """The text that asks for what stands between prefix and suffix."""
+        # Both at once: a prefix that holds the word {suffix} is not filled again.
+        before, first, rest = _parts(self.template)
+        middle, _, after = _parts(rest)
+        values = {"{prefix}": prefix, "{suffix}": suffix}
+        second = "{suffix}" if first == "{prefix}" else "{prefix}"
+        return f"{before}{values[first]}{middle}{values[second]}{after}"
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """Text before the first placeholder, the placeholder, the text after it."""
+    places = [(text.find(name), name) for name in ("{prefix}", "{suffix}") if name in text]
+    at, name = min(places)
+    return text[:at], name, text[at + len(name) :]
+
+
+# Each family's own documentation gives its template; the sentinels are its tokens' names.
+FAMILIES: dict[str, tuple[tuple[str, ...], Infill]] = {
+    # Qwen2.5-Coder (its README, "Fill in the middle") and CodeGemma (its model card).
+    "fim_prefix with bars": (
+        ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+        Infill(
+            "<|fim_prefix|>{prefix}<|fim_suffix|>{suffix}<|fim_middle|>",
+            (
+                *("<|endoftext|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"),
+                *("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|file_separator|>"),
+            ),
+        ),
+    ),
+    # StarCoder and StarCoder2 (their model cards), Granite Code (its paper).
+    "fim_prefix": (
+        ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+        Infill(
+            "<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>",
+            ("<|endoftext|>", "<fim_pad>", "<file_sep>", "<fim_prefix>", "<fim_suffix>"),
+        ),
+    ),
+    # SantaCoder (its model card).
+    "fim-prefix": (
+        ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+        Infill(
+            "<fim-prefix>{prefix}<fim-suffix>{suffix}<fim-middle>",
+            ("<|endoftext|>", "<fim-pad>", "<fim-prefix>", "<fim-suffix>"),
+        ),
+    ),
+    # DeepSeek-Coder and DeepSeek-Coder-V2 (their READMEs, "Code Insertion").
+    "DeepSeek": (
+        ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
+        Infill(
+            "<｜fim▁begin｜>{prefix}<｜fim▁hole｜>{suffix}<｜fim▁end｜>",
+            ("<｜end▁of▁sentence｜>", "<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
+        ),
+    ),
+    # CodeLlama (its tokenizer in transformers): a blank between <PRE> and the prefix, and before
+    # <SUF> and <MID>, none after <SUF>. The tokens are written with the SentencePiece blank.
+    "CodeLlama": (
+        ("▁<PRE>", "▁<SUF>", "▁<MID>"),
+        Infill("▁<PRE> {prefix} ▁<SUF>{suffix} ▁<MID>", ("▁<EOT>",)),
+    ),
+    # Codestral (mistral-common's FIM request): the suffix comes first.
+    "Codestral": (
+        ("[SUFFIX]", "[PREFIX]"),
+        Infill("[SUFFIX]{suffix}[PREFIX]{prefix}", ("[SUFFIX]", "[PREFIX]", "[MIDDLE]")),
+    ),
+}
+
+
+def find(vocabulary: Mapping[str, int]) -> Infill | None:
+    """The infill of the family whose tokens are all in a tokenizer's vocabulary."""
+    for sentinels, infill in FAMILIES.values():
+        if all(sentinel in vocabulary for sentinel in sentinels):
+            return infill
+    return None
+
+
+def from_template(template: str) -> Infill:
+    """An operator's own template.
+
+    Raises:
+        ValueError: it does not hold {prefix} and {suffix} once each.
+    """
+    if template.count("{prefix}") != 1 or template.count("{suffix}") != 1:
+        raise ValueError("an infill template must hold {prefix} and {suffix}, each once")
+    return Infill(template)
+
+
+def refuse(message: str) -> InvalidRequest:
+    """The refusal of a suffix."""
+    return InvalidRequest(message, param="suffix", code="unsupported_value")
