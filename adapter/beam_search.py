@@ -138,7 +138,7 @@ class BeamSearch:
 
     def _score(self, log_probability: float, token_count: int) -> float:
         try:
-            return log_probability / token_count**self._settings.length_penalty
+            return log_probability / math.pow(token_count, self._settings.length_penalty)
         except OverflowError:  # a penalty beyond all measure: every text scores alike
             return 0.0
         except ZeroDivisionError:

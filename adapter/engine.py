@@ -5,9 +5,10 @@ import dataclasses
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypedDict
 
-from adapter.engine_io import EngineCall, Prompt, PromptUpdate
+from adapter.beam_run import run_beam_search
+from adapter.engine_io import EngineCall, PromptUpdate
 from adapter.errors import (
     ApiError,
     GenerationFailed,
@@ -16,6 +17,9 @@ from adapter.errors import (
     Unavailable,
     UnknownModel,
 )
+from adapter.infill import find as find_infill
+from adapter.infill import from_template
+from adapter.settings import Settings
 from adapter.token_text import Tokens
 from adapter.translate import ServerFacts
 from adapter.vllm_api import (
@@ -46,7 +50,13 @@ _NOTHING = SimpleNamespace(
     prompt_logprobs=None,
     outputs=[
         SimpleNamespace(
-            index=0, text="", token_ids=(), logprobs=None, finish_reason="length", stop_reason=None
+            index=0,
+            text="",
+            token_ids=(),
+            logprobs=None,
+            finish_reason="length",
+            stop_reason=None,
+            cumulative_logprob=None,
         )
     ],
 )
@@ -55,20 +65,35 @@ _NOTHING = SimpleNamespace(
 class Engine:
     """The engine client, with what is known of its model."""
 
-    def __init__(self, client: EngineClient, models: OpenAIServingModels, max_choices: int) -> None:
+    def __init__(
+        self, client: EngineClient, models: OpenAIServingModels, settings: Settings
+    ) -> None:
         self._client = client
         self._models = models
         self._renderer = client.renderer
         tokenizer = client.renderer.get_tokenizer()
         config = client.model_config
         vocab_size = config.get_vocab_size()
-        self.tokens = Tokens(tokenizer, _end_token_ids(client))
+        vocabulary = tokenizer.get_vocab()
+        ends = _end_token_ids(client)
+        self.tokens = Tokens(tokenizer, ends)
+        infill = (
+            from_template(settings.infill_template)
+            if settings.infill_template
+            else find_infill(vocabulary)
+        )
         self.facts = ServerFacts(
             max_model_len=config.max_model_len,
             vocab_size=vocab_size,
             max_prompt_token_id=max(tokenizer.max_token_id, vocab_size - 1),
             document_separator=_document_separator(tokenizer),
-            max_choices=max_choices,
+            max_choices=settings.max_choices,
+            max_logprobs=config.max_logprobs,
+            end_token_ids=frozenset(ends),
+            infill=infill,
+            infill_end_ids=frozenset(
+                vocabulary[name] for name in (infill.ends if infill else ()) if name in vocabulary
+            ),
         )
         self.system_fingerprint = get_system_fingerprint(client.vllm_config)
         self._max_prompt_chars = config.max_model_len * tokenizer.max_chars_per_token
@@ -108,7 +133,7 @@ class Engine:
 
     async def tokenize(
         self, prompts: Sequence[str | list[int]], add_special_tokens: bool
-    ) -> list[Prompt]:
+    ) -> list[list[int]]:
         """Texts to token ids, in vLLM's renderer and off the event loop; ids stay as they are.
 
         Raises:
@@ -130,49 +155,24 @@ class Engine:
             add_special_tokens=add_special_tokens,
         )
         rendered = iter(await self._renderer.render_cmpl_async(texts, params) if texts else ())
-        separator = [self.facts.document_separator]
-        return [
-            Prompt(None, prompt)
-            if not isinstance(prompt, str)
-            else Prompt(prompt, next(rendered)["prompt_token_ids"] or separator)
-            if prompt
-            else Prompt("", separator)
+        token_ids = [
+            (next(rendered)["prompt_token_ids"] if prompt else [])
+            if isinstance(prompt, str)
+            else prompt
             for prompt in prompts
         ]
+        return [ids or [self.facts.document_separator] for ids in token_ids]
 
     async def run(
-        self,
-        calls: Sequence[EngineCall],
-        *,
-        request_id: str,
-        stream: bool,
-        adapter: LoRARequest | None,
-        trace_headers: Mapping[str, str] | None,
-        priority: int,
-        data_parallel_rank: int | None,
+        self, calls: Sequence[EngineCall], *, request_id: str, stream: bool, options: "RunOptions"
     ) -> AsyncGenerator[Updates, None]:
         """The updates of all calls, as they come. Closing the generator aborts what still runs.
 
         Raises:
             ApiError: as the engine's own error maps to one.
         """
-        kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
-        streams = [
-            self._client.generate(
-                tokens_input(call.prompt.token_ids),
-                # Each call has its own object, so vLLM need not copy it.
-                SamplingParams(
-                    **call.sampling, output_kind=kind, flat_logprobs=True, skip_clone=True
-                ),
-                f"{request_id}-{index}",
-                lora_request=adapter,
-                trace_headers=trace_headers,
-                priority=priority,
-                data_parallel_rank=data_parallel_rank,
-            )
-            for index, call in enumerate(calls)
-            if call.runs
-        ]
+        runs = _Runs(self._client, self.tokens, request_id, stream, options)
+        streams = [runs.call(index, call) for index, call in enumerate(calls) if call.work.runs]
         try:
             if not streams:
                 yield [(index, _NOTHING) for index in range(len(calls))]
@@ -183,6 +183,51 @@ class Engine:
             raise
         except Exception as error:
             raise as_api_error(error) from error
+
+
+class RunOptions(TypedDict):
+    """What all calls of a request hand to vLLM's generate() beside prompt and sampling."""
+
+    lora_request: LoRARequest | None
+    trace_headers: Mapping[str, str] | None
+    priority: int
+    data_parallel_rank: int | None
+
+
+class _Runs:
+    """The engine's part of one request."""
+
+    def __init__(
+        self,
+        client: EngineClient,
+        tokens: Tokens,
+        request_id: str,
+        stream: bool,
+        options: RunOptions,
+    ) -> None:
+        self._client = client
+        self._tokens = tokens
+        self._request_id = request_id
+        self._kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
+        self._options = options
+
+    def call(self, index: int, call: EngineCall) -> AsyncGenerator[PromptUpdate, None]:
+        """The updates of one prompt."""
+        if call.work.beam is not None:
+            return run_beam_search(call, call.work.beam, f"{index}", self._generate, self._tokens)
+        # Each call has its own object, so vLLM need not copy it.
+        params = SamplingParams(
+            **call.work.sampling, output_kind=self._kind, flat_logprobs=True, skip_clone=True
+        )
+        return self._generate(call.prompt.token_ids, params, f"{index}")
+
+    def _generate(
+        self, token_ids: list[int], params: SamplingParams, name: str
+    ) -> AsyncGenerator[PromptUpdate, None]:
+        generated: AsyncGenerator[PromptUpdate, None] = self._client.generate(
+            tokens_input(token_ids), params, f"{self._request_id}-{name}", **self._options
+        )
+        return generated
 
 
 async def _merge(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerator[Updates, None]:

@@ -45,20 +45,6 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineCall:
-    """One prompt's work for the engine."""
-
-    prompt: Prompt
-    sampling: SamplingFields
-    copies: int
-    """How many choices each of the engine's candidates stands for: n greedy answers are one."""
-    generates: bool
-    """False where max_tokens is 0: a token the engine makes all the same is not shown."""
-    runs: bool
-    """False where nothing is asked of the engine at all."""
-
-
-@dataclass(frozen=True, slots=True)
 class BeamSettings:
     """What a beam search keeps to."""
 
@@ -73,6 +59,34 @@ class BeamSettings:
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
     """How many of the best tokens the caller wants to see at each position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done with each prompt of a request."""
+
+    sampling: SamplingFields
+    answers: int
+    """Choices that the caller gets: n."""
+    candidates: int
+    """Texts that are generated and counted: best_of, the beam's width, or n."""
+    distinct: int
+    """Candidates that the engine makes: n greedy ones are the same text, made once."""
+    ranked: bool
+    """The answers are the best candidates by their mean log-probability, best first."""
+    generates: bool
+    """False where max_tokens is 0: a token the engine makes all the same is not shown."""
+    runs: bool
+    """False where nothing is asked of the engine at all."""
+    beam: BeamSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCall:
+    """One prompt's work for the engine."""
+
+    prompt: Prompt
+    work: Work
 
 
 class LogprobTable(Protocol):
@@ -98,6 +112,8 @@ class CandidateUpdate(Protocol):
     logprobs: LogprobTable | None
     finish_reason: str | None
     stop_reason: int | str | None
+    cumulative_logprob: float | None
+    """Sum over all tokens so far; there where log-probabilities were asked for."""
 
 
 class PromptUpdate(Protocol):

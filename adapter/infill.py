@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from adapter.errors import InvalidRequest
-
 
 @dataclass(frozen=True, slots=True)
 class Infill:
@@ -69,13 +67,13 @@ FAMILIES: dict[str, tuple[tuple[str, ...], Infill]] = {
             ("<｜end▁of▁sentence｜>", "<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
         ),
     ),
-    # CodeLlama (its tokenizer in transformers): a blank between <PRE> and the prefix, and before
-    # <SUF> and <MID>, none after <SUF>. The tokens are written with the SentencePiece blank.
+    # CodeLlama (its tokenizer in transformers, "<PRE> {prefix} <SUF>{suffix} <MID>"): the tokens are
+    # written with the SentencePiece blank, which is the blank before each of them.
     "CodeLlama": (
         ("▁<PRE>", "▁<SUF>", "▁<MID>"),
-        Infill("▁<PRE> {prefix} ▁<SUF>{suffix} ▁<MID>", ("▁<EOT>",)),
+        Infill("▁<PRE> {prefix}▁<SUF>{suffix}▁<MID>", ("▁<EOT>",)),
     ),
-    # Codestral (mistral-common's FIM request): the suffix comes first.
+    # Codestral (mistral-common, and Mistral's cookbook on tokenization): the suffix comes first.
     "Codestral": (
         ("[SUFFIX]", "[PREFIX]"),
         Infill("[SUFFIX]{suffix}[PREFIX]{prefix}", ("[SUFFIX]", "[PREFIX]", "[MIDDLE]")),
@@ -100,8 +98,3 @@ def from_template(template: str) -> Infill:
     if template.count("{prefix}") != 1 or template.count("{suffix}") != 1:
         raise ValueError("an infill template must hold {prefix} and {suffix}, each once")
     return Infill(template)
-
-
-def refuse(message: str) -> InvalidRequest:
-    """The refusal of a suffix."""
-    return InvalidRequest(message, param="suffix", code="unsupported_value")

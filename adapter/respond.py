@@ -178,24 +178,37 @@ class _PromptAnswer:
         self._first_index = first_index
         self._choices: dict[int, _Choice] = {}
         self._echoed: _EchoedPrompt | None = None
+        self._unshown_tokens = 0
         self._cut = (
             call.prompt.text is None
-            and call.generates
+            and call.work.generates
             and shape.token_texts.ends_inside_character(call.prompt)
         )
 
     def deltas(self, update: PromptUpdate) -> Iterable[Delta]:
-        for candidate in update.outputs:
-            choice = self._choices.get(candidate.index)
+        work = self.call.work
+        outputs: Iterable[CandidateUpdate] = update.outputs
+        if work.ranked and work.distinct > 1:
+            outputs = sorted(outputs, key=_mean_logprob, reverse=True)
+        for position, candidate in enumerate(outputs):
+            index = position if work.ranked or work.beam else candidate.index
+            if index >= work.answers:
+                self._unshown_tokens += len(candidate.token_ids)
+                finish_reason_of(candidate.finish_reason or "length")
+                continue
+            choice = self._choices.get(index)
             if choice is None:
-                choice = self._choices[candidate.index] = self._new_choice(update)
+                choice = self._choices[index] = self._new_choice(update)
             delta = choice.take(candidate)
-            first = self._first_index + candidate.index
-            for index in range(first, first + self.call.copies):
-                yield Delta(index, *delta)
+            copies = work.answers if work.distinct == 1 else 1
+            first = self._first_index + index
+            for choice_index in range(first, first + copies):
+                yield Delta(choice_index, *delta)
 
     def completion_tokens(self) -> int:
-        return self.call.copies * sum(choice.token_count for choice in self._choices.values())
+        work = self.call.work
+        made = self._unshown_tokens + sum(c.token_count for c in self._choices.values())
+        return made * (work.candidates // work.distinct)
 
     def _new_choice(self, update: PromptUpdate) -> "_Choice":
         if self._shape.echo and self._echoed is None:
@@ -280,22 +293,24 @@ class _Choice:
         self._offset = len(echoed.text) if echoed else 0
         self._token_text = (
             shape.token_texts.completion(call.prompt)
-            if call.generates and (shape.logprobs or shape.keeps_stop_token)
+            if call.work.generates and (shape.logprobs or shape.keeps_stop_token)
             else None
         )
-        self._plain = call.generates and self._token_text is None and echoed is None and not cut
+        self._plain = (
+            call.work.generates and self._token_text is None and echoed is None and not cut
+        )
         self.token_count = 0
 
     def take(self, update: CandidateUpdate) -> tuple[str, Logprobs | None, str | None]:
         """Text, logprobs and finish reason that an update adds."""
         finish_reason = update.finish_reason
         if finish_reason is not None:
-            finish_reason = _finish_reason(finish_reason)
+            finish_reason = finish_reason_of(finish_reason)
         if self._plain:
             self.token_count += len(update.token_ids)
             return update.text, None, finish_reason
         text, logprobs = "", None
-        if self._call.generates:
+        if self._call.work.generates:
             self.token_count += len(update.token_ids)
             text, logprobs = self._generated(update)
         elif self._shape.logprobs:
@@ -308,7 +323,7 @@ class _Choice:
                 echoed.extend(logprobs)
                 logprobs = echoed
             self._echoed = None
-        return text, logprobs, finish_reason if self._call.generates else "length"
+        return text, logprobs, finish_reason if self._call.work.generates else "length"
 
     def _generated(self, update: CandidateUpdate) -> tuple[str, Logprobs | None]:
         shape = self._shape
@@ -365,7 +380,18 @@ class _Choice:
         return whole[: min(matches)[1]] if matches else whole
 
 
-def _finish_reason(reason: str) -> str:
+def _mean_logprob(candidate: CandidateUpdate) -> float:
+    """Mean log-probability of the generated tokens, an end token counted."""
+    return (candidate.cumulative_logprob or 0.0) / max(len(candidate.token_ids), 1)
+
+
+def finish_reason_of(reason: str) -> str:
+    """The contract's finish reason.
+
+    Raises:
+        Unavailable: the engine was stopped under the request.
+        GenerationFailed: the engine gave up on it.
+    """
     if reason in ("stop", "length"):
         return reason
     if reason == "abort":

@@ -154,19 +154,23 @@ class _Exchange:
         adapter = await engine.adapter_for(request.model)
         plan = translate.plan(request, engine.facts)
         self._adjusted = plan.adjusted
-        engine.refuse_if_unavailable(len(plan.prompts) * request.n)
-        prompts = await engine.tokenize(plan.prompts, request.add_special_tokens is not False)
-        calls = translate.engine_calls(plan, prompts, request.max_tokens, engine.facts)
+        engine.refuse_if_unavailable(len(plan.prompts) * plan.work.candidates)
+        token_ids = await engine.tokenize(plan.prompts, request.add_special_tokens is not False)
+        calls = translate.engine_calls(
+            plan, token_ids, request.max_tokens, engine.facts.max_model_len
+        )
         answer = Answer(request, calls, engine.tokens)
         envelope = self._envelope(request, engine)
         updates = engine.run(
             calls,
             request_id=f"cmpl-{self._record.request_id}",
             stream=request.stream,
-            adapter=adapter,
-            trace_headers=self._trace_headers(),
-            priority=_integer(self._headers.get("x-vllm-priority")) or 0,
-            data_parallel_rank=_integer(self._headers.get("x-data-parallel-rank")),
+            options={
+                "lora_request": adapter,
+                "trace_headers": self._trace_headers(),
+                "priority": _integer(self._headers.get("x-vllm-priority")) or 0,
+                "data_parallel_rank": _integer(self._headers.get("x-data-parallel-rank")),
+            },
         )
         try:
             async with aclosing(updates):

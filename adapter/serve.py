@@ -17,6 +17,8 @@ _OTHER_GROUPS = (
     "vllm.io_processor_plugins",
     "vllm.stat_logger_plugins",
 )
+# Two for each of the contract's 128 beams, and room for the tokens that end a text.
+MAX_LOGPROBS = 2 * 128 + 64
 _PROG = "python -m adapter.serve"
 
 
@@ -74,6 +76,8 @@ def make_parser(command: Any) -> ArgumentParser:
         "`vllm serve`. Without MODEL it serves a small built-in model."
     )
     settings.add_flags(serve_parser)
+    # vLLM's own default of 20 would forbid the wider beams of the contract; see beam_search.py.
+    serve_parser.set_defaults(max_logprobs=MAX_LOGPROBS)
     return parser
 
 

@@ -14,6 +14,7 @@ class Settings:
 
     reject_unknown_fields: bool
     max_choices: int
+    infill_template: str | None = None
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -30,7 +31,13 @@ def add_flags(parser: ArgumentParser) -> None:
         "--max-choices",
         type=int,
         default=os.environ.get(f"{PREFIX}MAX_CHOICES", "2048"),
-        help="How many choices one request may ask for: its prompts times n.",
+        help="How many texts one request may ask for: its prompts times n or best_of.",
+    )
+    group.add_argument(
+        "--infill-template",
+        default=os.environ.get(f"{PREFIX}INFILL_TEMPLATE") or None,
+        help="How the model is asked to fill the gap before a suffix: a text with {prefix} and "
+        "{suffix}. Found from the tokenizer for the common families.",
     )
 
 
@@ -49,4 +56,5 @@ def settings_from(args: Any) -> Settings:
     return Settings(
         reject_unknown_fields=unknown == "reject",
         max_choices=getattr(args, "max_choices", values.max_choices),
+        infill_template=getattr(args, "infill_template", values.infill_template),
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from adapter.engine_io import Prompt
+from adapter.engine_io import Prompt, SamplingFields
 from adapter.vllm_api import (
     FastIncrementalDetokenizer,
     IncrementalDetokenizer,
@@ -13,8 +13,8 @@ from adapter.vllm_api import (
 
 # Enough ids to show every tokenizer's rules about what a text begins with, and every character
 # (4 bytes) that the prompt may have begun.
-_CONTEXT = 8
-_REPLACEMENT = "\ufffd"
+CONTEXT = 8
+REPLACEMENT = "\ufffd"
 
 
 class Tokens:
@@ -32,7 +32,7 @@ class Tokens:
 
     def completion(self, prompt: Prompt) -> "_TokenText":
         """For what comes after a prompt."""
-        return _TokenText(self, prompt.token_ids[-_CONTEXT:])
+        return _TokenText(self, prompt.token_ids[-CONTEXT:])
 
     def ends_inside_character(self, prompt: Prompt) -> bool:
         """True if the prompt's last tokens are the first bytes of a character."""
@@ -50,14 +50,22 @@ class Tokens:
             self._names[token_id] = name
         return name
 
-    def detokenizer(self, context: Sequence[int]) -> Any:
-        """vLLM's incremental detokenizer after a context, without stop strings."""
+    def text_after(self, prompt: Prompt, token_ids: Sequence[int]) -> str:
+        """The text of generated tokens, without a character that is not complete."""
+        context = prompt.token_ids[-CONTEXT:]
+        before: str = self._tokenizer.decode(context, skip_special_tokens=True)
+        whole: str = self._tokenizer.decode([*context, *token_ids], skip_special_tokens=True)
+        return whole[len(before) :].rstrip(REPLACEMENT)
+
+    def detokenizer(self, context: Sequence[int], sampling: SamplingFields | None = None) -> Any:
+        """vLLM's incremental detokenizer after a context, for a request's fields if given."""
+        fields: SamplingFields = sampling or {}
         params = SimpleNamespace(
-            stop=None,
-            min_tokens=0,
-            include_stop_str_in_output=True,
-            skip_special_tokens=True,
-            spaces_between_special_tokens=True,
+            stop=fields.get("stop"),
+            min_tokens=fields.get("min_tokens", 0),
+            include_stop_str_in_output=fields.get("include_stop_str_in_output", False),
+            skip_special_tokens=fields.get("skip_special_tokens", True),
+            spaces_between_special_tokens=fields.get("spaces_between_special_tokens", True),
         )
         request = SimpleNamespace(
             request_id="token-text",
@@ -85,12 +93,12 @@ class _TokenText:
 
 def _begun_character(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
     """The last tokens of a prompt that are the first bytes of a character, or nothing."""
-    tail = list(token_ids[-_CONTEXT:])
-    if not tail or not tokenizer.decode(tail).endswith(_REPLACEMENT):
+    tail = list(token_ids[-CONTEXT:])
+    if not tail or not tokenizer.decode(tail).endswith(REPLACEMENT):
         return []
     for count in range(1, min(len(tail), 4) + 1):
         # The longest run of tokens that print nothing but an unfinished character.
-        if tokenizer.decode(tail[-count:]) != _REPLACEMENT:
+        if tokenizer.decode(tail[-count:]) != REPLACEMENT:
             return tail[-(count - 1) :] if count > 1 else tail[-1:]
     return tail[-4:]
 

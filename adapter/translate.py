@@ -5,11 +5,13 @@ Pure: no vLLM, no I/O. FIELDS is the one table of what happens to each field; th
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from adapter.beam_search import entries_needed
 from adapter.contract import CompletionV2Request
-from adapter.engine_io import EngineCall, Prompt, SamplingFields
+from adapter.engine_io import BeamSettings, EngineCall, Prompt, SamplingFields, Work
 from adapter.errors import InvalidRequest, NotSupported
+from adapter.infill import Infill
 
 # vLLM raises a temperature below this to it ("may cause numerical errors"), and takes one below
 # GREEDY_TEMPERATURE as 0 (vllm/sampling_params.py, _MAX_TEMP and _SAMPLING_EPS).
@@ -35,7 +37,15 @@ class ServerFacts:
     document_separator: int
     """The token that stands for the start of a new document."""
     max_choices: int
-    """Choices that one request may ask for: prompts times n."""
+    """Texts that one request may ask for: prompts times n, best_of or the beam's width."""
+    max_logprobs: int
+    """Scores that the engine gives at one position; -1 for all."""
+    end_token_ids: frozenset[int]
+    """The model's ends of text."""
+    infill: Infill | None = None
+    """How the model fills a gap; None where it cannot."""
+    infill_end_ids: frozenset[int] = frozenset()
+    """Tokens that end what is filled in, beside the ends of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +53,11 @@ class Plan:
     """A request whose values were checked, all but the length of its prompts."""
 
     prompts: tuple[str | list[int], ...]
-    """Texts to be tokenised, or token ids."""
-    sampling: SamplingFields
-    copies: int
-    generates: bool
-    runs: bool
-    adjusted: tuple[str, ...] = field(default=())
+    """Texts to be tokenised, or token ids; "" is the start of a new document."""
+    echoes: tuple[str | None, ...]
+    """What echo gives for each: the caller's text, None for token ids."""
+    work: Work
+    adjusted: tuple[str, ...] = ()
     """Fields whose value vLLM cannot take exactly; the caller is told."""
 
 
@@ -60,42 +69,76 @@ def plan(request: CompletionV2Request, facts: ServerFacts) -> Plan:
         NotSupported: a field that this server cannot honour.
     """
     refuse_unsupported(request)
-    prompts = _prompts(request, facts)
+    candidates = _candidates(request)
+    prompts = _prompts(request, candidates, facts)
     _refuse_nul(request, prompts)
     _check_values(request, facts)
     sampling = _sampling_fields(request, facts)
-    scores_prompt = "prompt_logprobs" in sampling
     generates = request.max_tokens > 0
-    # Greedy answers to one prompt are the same text n times: the engine makes it once (and refuses
-    # to make it n times, vllm/sampling_params.py, _verify_greedy_sampling).
-    copies = request.n if sampling["temperature"] == 0 or not generates else 1
-    sampling["n"] = request.n // copies
-    adjusted = 0 < sampling["temperature"] != request.temperature
-    return Plan(
-        prompts=prompts,
+    beam = _beam(request, candidates, facts) if request.use_beam_search and generates else None
+    ranked = beam is None and generates and request.best_of > 1
+    if ranked:
+        sampling.setdefault("logprobs", 0)  # for the engine's sum of log-probabilities
+    # Greedy answers to one prompt are the same text: the engine makes it once (and refuses to make
+    # it n times, vllm/sampling_params.py, _verify_greedy_sampling).
+    same = beam is None and (sampling["temperature"] == 0 or not generates)
+    sampling["n"] = 1 if same or beam else candidates
+    work = Work(
         sampling=sampling,
-        copies=copies,
+        answers=request.n,
+        candidates=candidates,
+        distinct=1 if same else candidates,
+        ranked=ranked,
         generates=generates,
-        runs=generates or scores_prompt,
+        runs=generates or "prompt_logprobs" in sampling,
+        beam=beam,
+    )
+    adjusted = beam is None and 0 < sampling["temperature"] != request.temperature
+    return Plan(
+        prompts=prompts if request.suffix is None else _infill(request, prompts, facts),
+        echoes=tuple(prompt if isinstance(prompt, str) else None for prompt in prompts),
+        work=work,
         adjusted=("temperature",) if adjusted else (),
     )
 
 
+def _candidates(request: CompletionV2Request) -> int:
+    """How many texts are generated for each prompt."""
+    if request.best_of > 1 and request.best_of < request.n:
+        raise InvalidRequest(
+            f"best_of must be at least n: best_of is {request.best_of} and n is {request.n}.",
+            param="best_of",
+        )
+    candidates = request.best_of if request.best_of > 1 else request.n
+    if request.stream and request.use_beam_search:
+        raise InvalidRequest(
+            "use_beam_search cannot be streamed: the best text is known only at the end. Leave out "
+            "stream or use_beam_search.",
+            param="use_beam_search",
+        )
+    if request.stream and candidates > request.n:
+        raise InvalidRequest(
+            "best_of above n cannot be streamed: the best texts are known only at the end. Leave "
+            "out stream or best_of.",
+            param="best_of",
+        )
+    return candidates
+
+
 def engine_calls(
-    plan: Plan, prompts: Sequence[Prompt], max_tokens: int, facts: ServerFacts
+    plan: Plan, token_ids: Sequence[list[int]], max_tokens: int, max_model_len: int
 ) -> tuple[EngineCall, ...]:
-    """One call a prompt.
+    """One call a prompt, given the token ids of each.
 
     Raises:
         InvalidRequest: a prompt that leaves no room for max_tokens, with the counts and the limit.
     """
-    many = len(prompts) > 1
-    for index, prompt in enumerate(prompts):
-        name = f"prompt[{index}]" if many else "prompt"
-        check_length(len(prompt.token_ids), max_tokens, plan.runs, name, facts.max_model_len)
+    for index, ids in enumerate(token_ids):
+        name = f"prompt[{index}]" if len(token_ids) > 1 else "prompt"
+        check_length(len(ids), max_tokens, plan.work.runs, name, max_model_len)
     return tuple(
-        EngineCall(prompt, plan.sampling, plan.copies, plan.generates, plan.runs)
-        for prompt in prompts
+        EngineCall(Prompt(echo, ids), plan.work)
+        for echo, ids in zip(plan.echoes, token_ids, strict=True)
     )
 
 
@@ -132,13 +175,7 @@ def refuse_unsupported(request: CompletionV2Request) -> None:
 
     Raises:
         NotSupported: naming the field.
-        InvalidRequest: where the field's value would be wrong anyway.
     """
-    if 2 <= request.best_of < request.n:
-        raise InvalidRequest(
-            f"best_of must be at least n: best_of is {request.best_of} and n is {request.n}.",
-            param="best_of",
-        )
     for name, asks in _UNSUPPORTED.items():
         if asks(request):
             raise NotSupported(f"{name} is not supported by this server.", param=name)
@@ -147,18 +184,26 @@ def refuse_unsupported(request: CompletionV2Request) -> None:
             f'response_format "{request.response_format.type}" is not supported by this server.',
             param="response_format",
         )
-    for name in ("length_penalty", "early_stopping"):
-        if getattr(request, name) not in (None, False, 1.0):
+    if not request.use_beam_search:
+        for name in ("length_penalty", "early_stopping"):
+            if getattr(request, name) not in (None, False, 1.0):
+                raise NotSupported(
+                    f"{name} has a meaning in beam search only, and use_beam_search is not true.",
+                    param=name,
+                )
+        return
+    for name in ("repetition_penalty", "frequency_penalty", "presence_penalty", "logit_bias"):
+        if getattr(request, name) not in (None, {}, _NEUTRAL.get(name)):
             raise NotSupported(
-                f"{name} has a meaning in beam search only, and use_beam_search is not true.",
+                f"{name} and use_beam_search cannot be combined: beams are ranked by the model's "
+                f"own log-probabilities, which {name} does not change in the engine.",
                 param=name,
             )
 
 
+_NEUTRAL = {"repetition_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0}
+
 _UNSUPPORTED: dict[str, Callable[[CompletionV2Request], bool]] = {
-    "use_beam_search": lambda request: bool(request.use_beam_search),
-    "best_of": lambda request: request.best_of > 1,
-    "suffix": lambda request: request.suffix is not None,
     "guided_json": lambda request: request.guided_json is not None,
     "guided_regex": lambda request: request.guided_regex is not None,
     "guided_choice": lambda request: request.guided_choice is not None,
@@ -171,7 +216,9 @@ _UNSUPPORTED: dict[str, Callable[[CompletionV2Request], bool]] = {
 # --- the prompt ---------------------------------------------------------------------------------
 
 
-def _prompts(request: CompletionV2Request, facts: ServerFacts) -> tuple[str | list[int], ...]:
+def _prompts(
+    request: CompletionV2Request, candidates: int, facts: ServerFacts
+) -> tuple[str | list[int], ...]:
     given = request.prompt
     if given is None or isinstance(given, str):
         prompts: tuple[str | list[int], ...] = (given or "",)
@@ -181,11 +228,11 @@ def _prompts(request: CompletionV2Request, facts: ServerFacts) -> tuple[str | li
         prompts = (given,)  # a list of ids, by the contract
     else:
         prompts = tuple(given)  # strings or lists of ids
-    choices = len(prompts) * request.n
+    choices = len(prompts) * candidates
     if choices > facts.max_choices:
         raise InvalidRequest(
-            f"prompt: {len(prompts)} prompts times n = {request.n} are {choices} choices, and one "
-            f"request may ask for {facts.max_choices}. Send several requests.",
+            f"prompt: {len(prompts)} prompts times {candidates} (n or best_of) are {choices} "
+            f"texts, and one request may ask for {facts.max_choices}. Send several requests.",
             param="prompt",
         )
     for index, prompt in enumerate(prompts):
@@ -205,14 +252,39 @@ def _check_ids(ids: Sequence[int], vocab_size: int, name: str) -> None:
         )
 
 
+def _infill(
+    request: CompletionV2Request, prompts: Sequence[str | list[int]], facts: ServerFacts
+) -> tuple[str, ...]:
+    """Each prompt and the suffix in the model's own form."""
+    if facts.infill is None:
+        raise NotSupported(
+            "suffix is not supported by this model: its tokenizer has no fill-in-the-middle tokens "
+            "that are known here. If it has others, start the server with --infill-template.",
+            param="suffix",
+        )
+    if request.echo and request.logprobs is not None:
+        raise NotSupported(
+            "suffix cannot be combined with echo and logprobs together: the model sees tokens that "
+            "are not in the prompt.",
+            param="suffix",
+        )
+    rendered = []
+    for prompt in prompts:
+        if not isinstance(prompt, str):
+            raise NotSupported("suffix needs a prompt of text, not token ids.", param="suffix")
+        rendered.append(facts.infill.prompt(prompt, request.suffix or ""))
+    return tuple(rendered)
+
+
 def _refuse_nul(request: CompletionV2Request, prompts: Sequence[str | list[int]]) -> None:
     """NUL ends strings in the C libraries behind tokenizers and grammars: never pass it on."""
     for index, prompt in enumerate(prompts):
         if isinstance(prompt, str) and "\0" in prompt:
             name = f"prompt[{index}]" if len(prompts) > 1 else "prompt"
             raise InvalidRequest(f"{name} must not hold a NUL character.", param=name)
-    if any("\0" in stop for stop in _stop(request)):
-        raise InvalidRequest("stop must not hold a NUL character.", param="stop")
+    for name, texts in (("stop", _stop(request)), ("suffix", [request.suffix or ""])):
+        if any("\0" in text for text in texts):
+            raise InvalidRequest(f"{name} must not hold a NUL character.", param=name)
 
 
 # --- the values ---------------------------------------------------------------------------------
@@ -289,8 +361,11 @@ def _sampling_fields(request: CompletionV2Request, facts: ServerFacts) -> Sampli
         fields["seed"] = request.seed % SEED_RANGE
     if stop := _stop(request):
         fields["stop"] = stop
-    if request.stop_token_ids:
-        fields["stop_token_ids"] = list(dict.fromkeys(request.stop_token_ids))
+    stop_token_ids = list(dict.fromkeys(request.stop_token_ids or ()))
+    if request.suffix is not None and not request.ignore_eos:
+        stop_token_ids += sorted(facts.infill_end_ids.difference(stop_token_ids))
+    if stop_token_ids:
+        fields["stop_token_ids"] = stop_token_ids
     if request.include_stop_str_in_output:
         fields["include_stop_str_in_output"] = True
     if request.ignore_eos:
@@ -304,17 +379,49 @@ def _sampling_fields(request: CompletionV2Request, facts: ServerFacts) -> Sampli
     return fields
 
 
+# --- beam search --------------------------------------------------------------------------------
+
+
+def _beam(request: CompletionV2Request, width: int, facts: ServerFacts) -> BeamSettings:
+    ends = facts.end_token_ids
+    if request.suffix is not None:
+        ends |= facts.infill_end_ids
+    settings = BeamSettings(
+        width=width,
+        max_tokens=request.max_tokens,
+        length_penalty=1.0 if request.length_penalty is None else request.length_penalty,
+        # One beam is greedy search, which ends at the first end token.
+        early_stopping=bool(request.early_stopping) or width == 1,
+        end_token_ids=frozenset() if request.ignore_eos else ends,
+        min_tokens=request.min_tokens or 0,
+        stop_token_ids=frozenset(request.stop_token_ids or ()),
+        stop=tuple(_stop(request)),
+        logprobs=request.logprobs,
+    )
+    needed = entries_needed(settings)
+    if 0 <= facts.max_logprobs < needed:
+        raise NotSupported(
+            f"use_beam_search with a width of {width} needs the scores of {needed} tokens at each "
+            f"step, and the server gives {facts.max_logprobs}: start it with --max-logprobs "
+            f"{needed} or more.",
+            param="use_beam_search",
+        )
+    return settings
+
+
 # --- the table ----------------------------------------------------------------------------------
 
 FIELDS: dict[str, str] = {
     "model": "served names and LoRA adapters; another name is a 404",
     "prompt": 'string, list of strings, token ids, lists of token ids; null and `""` are the '
     "start of a new document",
-    "suffix": "refused",
+    "suffix": "honoured by models whose tokenizer has fill-in-the-middle tokens (or with "
+    "`--infill-template`); refused by others, for token ids, and with `echo` plus `logprobs`",
     "max_tokens": "honoured; 0 generates nothing (with `echo` and `logprobs` it scores the prompt)",
     "min_tokens": "honoured; also holds back stop strings; refused above `max_tokens`",
     "n": "honoured, also at temperature 0 (n identical answers)",
-    "best_of": "null, 0 and 1 mean not asked for; 2 and more refused",
+    "best_of": "honoured: the best `n` by mean log-probability, best first; null, 0 and 1 mean not "
+    "asked for; above `n` with `stream` refused",
     "temperature": "honoured; 0 is greedy; between 0 and 0.01 vLLM samples at 0.01, and the "
     "header `x-adjusted-fields` says so",
     "top_p": "honoured; 0 is greedy",
@@ -337,9 +444,10 @@ FIELDS: dict[str, str] = {
     "stream": "honoured",
     "stream_options": "`include_usage` honoured; without `stream` it has no effect, as the "
     "contract says",
-    "use_beam_search": "false only; true is refused",
-    "length_penalty": "1 only; another value belongs to beam search and is refused",
-    "early_stopping": "false only; true belongs to beam search and is refused",
+    "use_beam_search": "honoured, `best_of` (or `n`) beams wide; refused with `stream`, the "
+    "penalties or `logit_bias`",
+    "length_penalty": "honoured in beam search; refused without it, but for 1",
+    "early_stopping": "honoured in beam search; true without it is refused",
     "response_format": "`text` only; `json_object` and `json_schema` are refused",
     "guided_json": "refused",
     "guided_regex": "refused",

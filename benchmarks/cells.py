@@ -7,17 +7,16 @@ from typing import Any, Literal
 
 from benchmarks.load import LoadResult
 from benchmarks.report import Spread, paired_ratio, spread
-from benchmarks.server import MODEL
 
 Route = Literal["v1", "v2"]
 PATHS: dict[Route, str] = {"v1": "/v1/completions", "v2": "/v2/completions"}
 
+MODEL = "tiny"
 PROMPT = "A short story about a lighthouse keeper who found a letter in a bottle. It was a"
 TOP_LOGPROBS = 5
 
-# A run is long enough to measure and short enough to repeat: it makes about this many tokens.
-_MOST_TOKENS = 16384
-_FEW_TOKENS = 32768
+# A run is long enough to measure and short enough to repeat: it makes at most so many tokens.
+_RUN_TOKENS = 16384
 _MOST_TOKENS_PER_CHOICE = 256
 _MOST_REQUESTS_PER_STREAM = 4
 
@@ -41,6 +40,11 @@ class Cell:
     def completion_tokens(self) -> int:
         """Of a whole run."""
         return self.streams * self.requests_per_stream * self.n * self.max_tokens
+
+    @property
+    def counts_requests(self) -> bool:
+        """True where a request is next to nothing but what each request costs."""
+        return self.max_tokens == 1 and not self.streamed
 
     @property
     def key(self) -> str:
@@ -76,14 +80,12 @@ class Cell:
 def sized_cell(streams: int, n: int, *, logprobs: bool, streamed: bool) -> Cell:
     """A cell whose requests are as long as a run of bearable length allows."""
     choices = streams * n
-    max_tokens = min(_MOST_TOKENS_PER_CHOICE, _MOST_TOKENS // choices)
-    requests = _FEW_TOKENS // (choices * max_tokens)
-    requests = max(1, min(_MOST_REQUESTS_PER_STREAM, requests))
+    max_tokens = min(_MOST_TOKENS_PER_CHOICE, _RUN_TOKENS // choices)
+    requests = min(_MOST_REQUESTS_PER_STREAM, _RUN_TOKENS // (choices * max_tokens))
     return Cell(streams, n, logprobs, streamed, max_tokens, requests)
 
 
 STREAMING_CELL = sized_cell(64, 1, logprobs=False, streamed=True)
-# Requests of one token: next to nothing but what each request costs.
 REQUEST_CELL = Cell(
     streams=16, n=1, logprobs=False, streamed=False, max_tokens=1, requests_per_stream=100
 )

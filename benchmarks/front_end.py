@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 from adapter.default_model import DefaultModelError, ensure_tiny_model
 from benchmarks.cells import (
+    MODEL,
     PATHS,
-    REQUEST_CELL,
     STREAMING_CELL,
     Cell,
     CellResult,
@@ -27,7 +27,7 @@ from benchmarks.cells import (
     quick_cells,
 )
 from benchmarks.environment import Environment, environment
-from benchmarks.limit import LimitRun, measure_limit
+from benchmarks.limit import ENGINE, LimitRun, engine_flags, measure_limit
 from benchmarks.load import Load, run_load
 from benchmarks.report import name_value_line, significant, spread, table
 from benchmarks.server import BenchmarkError, Server, running_server
@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     # An exit, unlike the signal's default, stops the server on its way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if options.show is not None:
+        print(shown(options.show.read_text(encoding="utf-8")))
+        return 0
     try:
         _benchmark(options)
     except (BenchmarkError, DefaultModelError) as error:
@@ -56,6 +59,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two cells of the matrix only")
     parser.add_argument("--runs", type=int, default=5, help="runs of each cell and route (5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to a file")
+    parser.add_argument(
+        "--show", type=Path, metavar="FILE", help="print the tables of such a file; run nothing"
+    )
     parser.add_argument(
         "--limit", action="store_true", help="measure AsyncLLM without HTTP too: the floor"
     )
@@ -74,9 +80,10 @@ def _benchmark(options: argparse.Namespace) -> None:
             options.json.write_text(as_json(machine, results, limit), encoding="utf-8")
 
     cells = quick_cells() if options.quick else all_cells()
+    flags = ["--api-server-count", "1", *engine_flags(ENGINE)]
     print("Starting the server.", file=sys.stderr, flush=True)
     with (
-        running_server(model_folder) as server,
+        running_server(model_folder, MODEL, flags) as server,
         tqdm(total=len(cells) * (options.runs + 1) * len(_ROUTES), unit=" runs") as bar,
     ):
         for cell in cells:
@@ -145,6 +152,15 @@ def as_json(machine: Environment, results: Sequence[CellResult], limit: Sequence
         "limit": [asdict(run) for run in limit],
     }
     return json.dumps(everything, indent=1) + "\n"
+
+
+def shown(recorded: str) -> str:
+    """What was printed when this JSON, as_json's, was measured."""
+    everything = json.loads(recorded)
+    results = [CellResult.from_json(cell) for cell in everything["cells"]]
+    limit = [LimitRun(**run) for run in everything["limit"]]
+    machine = Environment(**everything["environment"])
+    return "\n".join([*machine.lines(), report(results, limit)])
 
 
 def report(results: Sequence[CellResult], limit: Sequence[LimitRun]) -> str:
@@ -239,7 +255,7 @@ def named_values(results: Sequence[CellResult], limit: Sequence[LimitRun]) -> di
     values: dict[str, float] = {}
     for result in results:
         cell, key = result.cell, result.cell.key
-        if cell == REQUEST_CELL:
+        if cell.counts_requests:
             values["cpu_per_request_ratio"] = result.ratio("us_per_request").median
             for route in _ROUTES:
                 values[f"{route}_us_per_request"] = result.spread(route, "us_per_request").median

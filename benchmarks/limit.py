@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,26 @@ from typing import Any
 import uvloop
 
 from benchmarks.cells import MICRO, PROMPT, Cell
-from benchmarks.server import ENGINE, ENGINE_ENVIRONMENT, REPOSITORY, BenchmarkError
+from benchmarks.server import ENGINE_ENVIRONMENT, REPOSITORY, BenchmarkError
+
+# The engine that runs under both: the same keyword arguments here, the same flags there.
+ENGINE: dict[str, str | int | bool] = {
+    "load_format": "dummy",
+    "enforce_eager": True,
+    "max_model_len": 2048,
+    # More than the largest load runs at once: no request waits for another.
+    "max_num_seqs": 1024,
+}
+
+
+def engine_flags(settings: Mapping[str, str | int | bool]) -> list[str]:
+    """Engine arguments as flags; True is a flag without a value."""
+    flags: list[str] = []
+    for name, value in settings.items():
+        flags.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            flags.append(str(value))
+    return flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +63,7 @@ def measure_limit(model_folder: Path, cell: Cell, runs: int) -> list[LimitRun]:
     """Measure in a process of its own. No other engine should run meanwhile.
 
     Raises:
-        BenchmarkError: that process failed; what it said went to stderr.
+        BenchmarkError: that process failed; the end of what it said is in the message.
     """
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "limit.json")
@@ -53,12 +73,13 @@ def measure_limit(model_folder: Path, cell: Cell, runs: int) -> list[LimitRun]:
             cwd=REPOSITORY,
             env=os.environ | ENGINE_ENVIRONMENT | {"VLLM_LOGGING_LEVEL": "WARNING"},
             input=json.dumps(asdict(cell)),
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
         if process.returncode != 0 or not result.exists():
-            raise BenchmarkError(f"The run without HTTP failed (status {process.returncode})")
+            raise BenchmarkError(f"The run without HTTP failed:\n{process.stdout[-2000:]}")
         return [LimitRun(**run) for run in json.loads(result.read_text(encoding="utf-8"))]
 
 

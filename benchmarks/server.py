@@ -1,6 +1,7 @@
-"""A server of the benchmark's own: the tiny model on a free port of the loopback."""
+"""A server of the benchmark's own, on a free port of the loopback."""
 
 import http.client
+import json
 import os
 import signal
 import socket
@@ -8,37 +9,43 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 HOST = "127.0.0.1"
-MODEL = "tiny"
+PATH = "/v2/completions"
 
-# For vllm serve as flags, for AsyncEngineArgs as keyword arguments.
-ENGINE: dict[str, str | int | bool] = {
-    "load_format": "dummy",
-    "enforce_eager": True,
-    "max_model_len": 2048,
-    # More than the largest load runs at once: no request waits for another.
-    "max_num_seqs": 1024,
-}
 ENGINE_ENVIRONMENT = {
-    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; the tiny model takes 256 bytes a token
+    "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
 }
 
 _START_SECONDS = 400.0
 _STOP_SECONDS = 60.0
+_ANSWER_SECONDS = 600.0
 _LOG_LINES = 30
 
 
 class BenchmarkError(RuntimeError):
     """A run that cannot be measured, or whose figures would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An answer in one piece."""
+
+    choices: list[dict[str, Any]]
+    usage: dict[str, int]
+
+    @property
+    def texts(self) -> list[str]:
+        """The choices' texts."""
+        return [choice["text"] for choice in self.choices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,26 @@ class Server:
     pid: int
     """Of the API server process, which also started the engine's processes."""
     port: int
+    model: str
+
+    def ask(self, **fields: Any) -> Completion:
+        """POST the fields to /v2/completions, and wait for the answer.
+
+        Raises:
+            BenchmarkError: the answer is not a success.
+        """
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=_ANSWER_SECONDS)
+        try:
+            body = json.dumps({"model": self.model, **fields})
+            connection.request("POST", PATH, body, {"content-type": "application/json"})
+            response = connection.getresponse()
+            text = response.read().decode()
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise BenchmarkError(f"The server answered {response.status}: {text}")
+        answer = json.loads(text)
+        return Completion(answer["choices"], answer["usage"])
 
     def cpu_seconds(self) -> float:
         """CPU seconds, user and system, of the API server process since it started.
@@ -66,14 +93,17 @@ def cpu_seconds(pid: int) -> float:
 
 
 @contextmanager
-def running_server(model_folder: Path) -> Iterator[Server]:
-    """Serve the model of a folder under the name MODEL; stop the server on leaving.
+def running_server(model_folder: Path, model: str, flags: Sequence[str] = ()) -> Iterator[Server]:
+    """Serve the model of a folder under the name `model`; stop the server on leaving.
+
+    flags: more flags of adapter.serve.
 
     Raises:
         BenchmarkError: it did not start; the end of its log is in the message.
     """
     port = free_port()
-    command = [sys.executable, "-m", "adapter.serve", *server_arguments(model_folder, port)]
+    own = ["--served-model-name", model, "--host", HOST, "--port", str(port)]
+    command = [sys.executable, "-m", "adapter.serve", str(model_folder), *own, *flags]
     with tempfile.TemporaryFile() as log:
         # A session of its own, so that its processes can be ended together, and Ctrl-C reaches
         # only the benchmark, which then stops the server.
@@ -88,25 +118,9 @@ def running_server(model_folder: Path) -> Iterator[Server]:
         )
         try:
             _wait_until_ready(process, port, log)
-            yield Server(process.pid, port)
+            yield Server(process.pid, port, model)
         finally:
             stop(process)
-
-
-def server_arguments(model_folder: Path, port: int) -> list[str]:
-    """The command line of adapter.serve."""
-    own = ["--served-model-name", MODEL, "--host", HOST, "--port", str(port)]
-    return [str(model_folder), *own, "--api-server-count", "1", *engine_flags(ENGINE)]
-
-
-def engine_flags(settings: Mapping[str, str | int | bool]) -> list[str]:
-    """Engine arguments as flags; True is a flag without a value."""
-    flags: list[str] = []
-    for name, value in settings.items():
-        flags.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            flags.append(str(value))
-    return flags
 
 
 def free_port() -> int:

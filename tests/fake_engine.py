@@ -43,6 +43,7 @@ class Candidate:
     stop_reason: int | str | None = None
     logprobs: Table | None = None
     index: int = 0
+    cumulative_logprob: float | None = None
 
 
 @dataclass
@@ -117,6 +118,7 @@ class FakeModelConfig:
 
     def __init__(self, max_model_len: int, vocab_size: int) -> None:
         self.max_model_len = max_model_len
+        self.max_logprobs = 20
         self.generation_config: dict[str, Any] = {}
         self._vocab_size = vocab_size
 

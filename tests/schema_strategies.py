@@ -108,18 +108,23 @@ _TYPES = {
 }
 
 
-@st.composite
-def bodies(draw: st.DrawFn, schema: Schema, *, faults: int) -> dict[str, Any]:
-    """A body with a few of the schema's properties, of which `faults` were then made worse."""
-    definitions = schema["$defs"]
-    names = sorted(schema["properties"])
-    chosen = draw(st.lists(st.sampled_from(names), unique=True, max_size=6))
-    body = {
-        name: draw(valid(schema["properties"][name], definitions))
-        for name in sorted({*chosen, *schema["required"]})
+def bodies(schema: Schema, *, faults: int) -> Strategy:
+    """Bodies with a few of the schema's properties, of which `faults` were then made worse."""
+    properties = {
+        name: valid(schema["properties"][name], schema["$defs"])
+        for name in sorted(schema["properties"])
     }
+    return _bodies(properties, schema["required"], faults)
+
+
+@st.composite
+def _bodies(
+    draw: st.DrawFn, properties: dict[str, Strategy], required: list[str], faults: int
+) -> dict[str, Any]:
+    chosen = draw(st.lists(st.sampled_from(list(properties)), unique=True, max_size=6))
+    body = {name: draw(properties[name]) for name in sorted({*chosen, *required})}
     for _ in range(faults):
-        name = draw(st.sampled_from([*names, *schema["required"], "extra"]))
+        name = draw(st.sampled_from([*properties, *required, "extra"]))
         fault = draw(st.sampled_from(["drop", "replace", "replace", "bound", "wrap"]))
         if fault == "drop":
             body.pop(name, None)

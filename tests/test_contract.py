@@ -88,8 +88,11 @@ def test_agrees_with_the_schema_on_near_misses(body: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", sorted(SCHEMA["properties"]))
 def test_agrees_with_the_schema_on_each_sort_of_value(name: str) -> None:
     """Each field takes each sort of JSON value exactly when the contract's schema does."""
-    wrong = [value for value in STRANGERS if accepts(MINIMAL | {name: value}) != schema_accepts(
-        MINIMAL | {name: value})]
+    wrong = [
+        value
+        for value in STRANGERS
+        if accepts(MINIMAL | {name: value}) != schema_accepts(MINIMAL | {name: value})
+    ]
     assert wrong == []
 
 
@@ -267,9 +270,7 @@ NO_JSON = [
         "recursion limit",
         id="a little too deep",
     ),
-    pytest.param(
-        b'{"model":"m","prompt":"x","seed":' + b"9" * 5000 + b"}", "digits", id="digits"
-    ),
+    pytest.param(b'{"model":"m","prompt":"x","seed":' + b"9" * 5000 + b"}", "digits", id="digits"),
     pytest.param(b"[]", "JSON object", id="list"),
     pytest.param(b'"x"', "JSON object", id="string"),
     pytest.param(b"null", "JSON object", id="null"),
@@ -331,16 +332,16 @@ def test_surrogate_pair_is_one_character() -> None:
     [
         pytest.param(
             b'{"model":"m","prompt":"x","logit_bias":{'
-            + b",".join(b'"%d":"a"' % i for i in range(100_000))
+            + b",".join(b'"%d":"a"' % i for i in range(20_000))
             + b"}}",
             id="logit_bias",
         ),
         pytest.param(
-            b'{"model":"m","prompt":[' + b'"a",' * 300_000 + b"1]}",
+            b'{"model":"m","prompt":[' + b'"a",' * 50_000 + b"1]}",
             id="prompt",
         ),
         pytest.param(
-            b'{"model":"m","prompt":"x","stop":[' + b"1," * 300_000 + b"1]}",
+            b'{"model":"m","prompt":"x","stop":[' + b"1," * 50_000 + b"1]}",
             id="stop",
         ),
     ],

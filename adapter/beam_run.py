@@ -1,0 +1,164 @@
+"""Runs a beam search on the engine: a scoring call for each beam and step, then the finished texts.
+
+The engine's prefix cache keeps what the beams have in common. One call makes one token of one beam,
+so all calls of a step are sent together and share the engine's steps.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from adapter.beam_search import BeamSearch, Finished, best_tokens, entries_needed
+from adapter.engine_io import (
+    BeamSettings,
+    CandidateUpdate,
+    EngineCall,
+    LogprobTable,
+    PromptUpdate,
+    SamplingFields,
+)
+from adapter.respond import finish_reason_of
+from adapter.token_text import CONTEXT, REPLACEMENT, Tokens
+from adapter.vllm_api import RequestOutputKind, SamplingParams
+
+Generate = Callable[[list[int], SamplingParams, str], AsyncGenerator[PromptUpdate, None]]
+"""The engine's updates for token ids, sampling parameters and a name of this call's own."""
+
+
+@dataclass(slots=True)
+class BeamTable:
+    """The scores of a beam's tokens; a LogprobTable."""
+
+    start_indices: list[int]
+    end_indices: list[int]
+    token_ids: list[int]
+    logprobs: list[float]
+    decoded_tokens: list[str | None]
+
+
+@dataclass(slots=True)
+class BeamAnswer:
+    """One finished beam; a CandidateUpdate."""
+
+    index: int
+    text: str
+    token_ids: Sequence[int]
+    logprobs: LogprobTable | None
+    finish_reason: str | None
+    stop_reason: int | str | None
+    cumulative_logprob: float | None
+
+
+@dataclass(slots=True)
+class BeamUpdate:
+    """All finished beams of a prompt, best first; a PromptUpdate."""
+
+    prompt_logprobs: LogprobTable | None
+    outputs: Sequence[CandidateUpdate]
+
+
+async def run_beam_search(
+    call: EngineCall, settings: BeamSettings, name: str, generate: Generate, tokens: Tokens
+) -> AsyncGenerator[PromptUpdate, None]:
+    """One update, when the search has ended. Closing the generator aborts the running calls."""
+    prompt = call.prompt.token_ids
+    search = BeamSearch(settings, lambda token_ids: tokens.text_after(call.prompt, token_ids))
+    fields = SamplingFields(logprobs=entries_needed(settings))
+    first_fields = fields.copy()
+    if "prompt_logprobs" in call.work.sampling:
+        first_fields["prompt_logprobs"] = call.work.sampling["prompt_logprobs"]
+    scored = await _score([prompt], first_fields, f"{name}-0", generate)
+    prompt_logprobs = scored[0].prompt_logprobs
+    search.advance([_scores(update) for update in scored])
+    step = 1
+    while not search.done:
+        sequences = [[*prompt, *beam.token_ids] for beam in search.running]
+        scored = await _score(sequences, fields, f"{name}-{step}", generate)
+        search.advance([_scores(update) for update in scored])
+        step += 1
+    answers = [
+        _answer(index, call, finished, settings.logprobs, tokens)
+        for index, finished in enumerate(search.finished())
+    ]
+    yield BeamUpdate(prompt_logprobs, answers)
+
+
+async def _score(
+    sequences: Sequence[list[int]], fields: SamplingFields, name: str, generate: Generate
+) -> list[PromptUpdate]:
+    """The scores of the next token after each sequence."""
+
+    async def only(position: int, token_ids: list[int]) -> PromptUpdate:
+        params = SamplingParams(
+            **fields,
+            temperature=0,
+            max_tokens=1,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            flat_logprobs=True,
+            skip_clone=True,
+        )
+        async with aclosing(generate(token_ids, params, f"{name}-{position}")) as updates:
+            return await anext(updates)
+
+    tasks = [asyncio.create_task(only(*item)) for item in enumerate(sequences)]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:  # where one failed, or the caller left, the others' work is not wanted any more
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _scores(update: PromptUpdate) -> LogprobTable:
+    """The table of the one token that a scoring call made.
+
+    Raises:
+        ApiError: the engine stopped the call or gave it up.
+    """
+    (candidate,) = update.outputs
+    finish_reason_of(candidate.finish_reason or "length")
+    assert candidate.logprobs is not None
+    return candidate.logprobs
+
+
+def _answer(
+    index: int, call: EngineCall, finished: Finished, logprobs: int | None, tokens: Tokens
+) -> BeamAnswer:
+    """A finished beam as the engine would have given it.
+
+    logprobs: how many of the best tokens are kept at each position; None for no scores.
+    """
+    token_ids = finished.beam.token_ids
+    detokenizer = tokens.detokenizer(call.prompt.token_ids[-CONTEXT:], call.work.sampling)
+    # As in vLLM, a token that ends the text is left out of it; stop strings are cut off.
+    ends = finished.finish_reason == "stop" and not isinstance(finished.stop_reason, str)
+    for token_id in token_ids[:-1]:
+        detokenizer.update([token_id], stop_terminated=False)
+    detokenizer.update([token_ids[-1]], stop_terminated=ends)
+    return BeamAnswer(
+        index=index,
+        text=detokenizer.get_next_output_text(finished=True, delta=False),
+        token_ids=token_ids,
+        logprobs=None if logprobs is None else _table(finished, logprobs, tokens),
+        finish_reason=finished.finish_reason,
+        stop_reason=finished.stop_reason,
+        cumulative_logprob=finished.beam.log_probability,
+    )
+
+
+def _table(finished: Finished, count: int, tokens: Tokens) -> BeamTable:
+    """The scores of a beam's tokens, each with the `count` best of its position."""
+    table = BeamTable([], [], [], [], [])
+    for step in finished.steps():
+        table.start_indices.append(len(table.token_ids))
+        own = (step.token_id, step.logprob)
+        for token_id, logprob in [own, *list(best_tokens(step.table))[:count]]:
+            name = tokens.name(token_id)
+            table.token_ids.append(token_id)
+            table.logprobs.append(logprob)
+            # A piece of a character has no name that is its own.
+            table.decoded_tokens.append(None if REPLACEMENT in name else name)
+        table.end_indices.append(len(table.token_ids))
+    return table

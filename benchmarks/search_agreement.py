@@ -1,0 +1,154 @@
+"""How far beam search agrees with transformers' generate(num_beams=...) on the built-in model.
+
+Both in float32 on the same weights. A case agrees where the texts are the same in the same order, or,
+where beams tie, the scores are the same within 1e-3.
+
+Run: python -m benchmarks.search_agreement [--prompts N] [--json FILE]
+"""
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+MAX_TOKENS = 12
+TOLERANCE = 1e-3
+WIDTHS = (1, 2, 4, 8)
+PENALTIES = (0.0, 1.0, 2.0, -1.0)
+EARLY = (True, False)
+
+
+def _chat(question: str) -> str:
+    return f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+
+
+PROMPTS = [
+    *(
+        _chat(question)
+        for question in (
+            "Is the sky blue? Answer yes or no.",
+            "Name a colour.",
+            "What is 2 + 2? Answer with a number.",
+            "Say hello.",
+            "Is ice cold? Answer yes or no.",
+            "Name an animal.",
+            "What comes after Monday?",
+            "Answer yes or no: is red a colour?",
+            "Spell cat.",
+            "Say nothing but OK.",
+        )
+    ),
+    "The capital of France is",
+    "1, 2, 3, 4, 5,",
+    "def fibonacci(n):\n    ",
+    "Once upon a time, in a small village,",
+    "Water boils at",
+    "Q: What is 2 + 2?\nA:",
+    '{"name": "Ada", "age":',
+    "日本の首都は",
+    "Größe, Übung und Straße sind",
+    "🐈 🐕 🐁 are",
+]
+
+
+class Oracle:
+    """transformers' model and tokenizer, in float32."""
+
+    def __init__(self, folder: Path) -> None:
+        """folder: a model folder."""
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        torch.set_grad_enabled(False)
+        self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+
+    def beams(
+        self, prompt: str, width: int, penalty: float, early: bool
+    ) -> tuple[list[str], list[float] | None]:
+        """The texts, best first, and their scores; greedy search has no scores."""
+        inputs = self._tokenizer(prompt, return_tensors="pt")
+        found = self._model.generate(
+            **inputs,
+            max_new_tokens=MAX_TOKENS,
+            num_beams=width,
+            num_return_sequences=width,
+            length_penalty=penalty,
+            early_stopping=early,
+            do_sample=False,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+        length = inputs.input_ids.shape[1]
+        texts = [
+            self._tokenizer.decode(ids[length:], skip_special_tokens=True).rstrip("\ufffd")
+            for ids in found.sequences
+        ]
+        return texts, None if width == 1 else found.sequences_scores.tolist()
+
+
+def disagreement(
+    ask: Callable[..., Any], oracle: Oracle, prompt: str, width: int, penalty: float, early: bool
+) -> str | None:
+    """What differs between the server's beams and the oracle's; None where they agree.
+
+    ask: posts the fields it is given and returns a reply with `texts` and `choices`.
+    """
+    reply = ask(
+        prompt=prompt,
+        max_tokens=MAX_TOKENS,
+        use_beam_search=True,
+        n=width,
+        length_penalty=penalty,
+        early_stopping=early,
+        logprobs=0,
+    )
+    texts, scores = oracle.beams(prompt, width, penalty, early)
+    if reply.texts == texts:
+        return None
+    ours = [
+        sum(values) / len(values) ** penalty
+        for values in (choice["logprobs"]["token_logprobs"] for choice in reply.choices)
+    ]
+    if scores and all(abs(a - b) <= TOLERANCE for a, b in zip(ours, scores, strict=True)):
+        return None
+    return f"ours {reply.texts} {ours}, transformers {texts} {scores}"
+
+
+def main() -> None:
+    """Print each disagreement, and how many cases agree."""
+    from tqdm import tqdm
+
+    from adapter.default_model import MODEL_NAME, ensure_default_model
+    from benchmarks.environment import environment
+    from benchmarks.server import running_server
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many of the 20")
+    parser.add_argument("--json", type=Path, help="write the result to this file")
+    options = parser.parse_args()
+    record = asdict(environment())
+    print(json.dumps(record, indent=1))
+    folder = ensure_default_model()
+    oracle = Oracle(folder)
+    cases = list(itertools.product(PROMPTS[: options.prompts], WIDTHS, PENALTIES, EARLY))
+    found: list[dict[str, Any]] = []
+    with running_server(folder, MODEL_NAME, ["--dtype", "float32", "--enforce-eager"]) as server:
+        for case in tqdm(cases, unit="case", file=sys.stderr):
+            difference = disagreement(server.ask, oracle, *case)
+            if difference is not None:
+                found.append({"case": case, "difference": difference})
+                tqdm.write(f"{case}: {difference}", file=sys.stderr)
+    agreeing = len(cases) - len(found)
+    if options.json:
+        result = {"environment": record, "cases": len(cases), "disagreements": found}
+        options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False))
+    print(f"cases={len(cases)} agreeing={agreeing} agreement={agreeing / len(cases):.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What the program makes of recorded runs, and the runs that it refuses."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cells import STREAMING_CELL, CellResult, Run
+from benchmarks.environment import Environment
+from benchmarks.front_end import as_json, check, main, named_values, shown
+from benchmarks.limit import LimitRun, engine_flags
+from benchmarks.server import BenchmarkError
+
+RECORDED = Path(__file__).with_name("recorded.json")
+
+
+@pytest.fixture(scope="module")
+def results() -> list[CellResult]:
+    return [CellResult.from_json(cell) for cell in json.loads(RECORDED.read_text())["cells"]]
+
+
+@pytest.fixture(scope="module")
+def streamed_run(results: list[CellResult]) -> Run:
+    return results[0].v1[0]
+
+
+def test_the_last_line_has_every_figure_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--show", str(RECORDED)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    values = dict(pair.split("=") for pair in last.split(" "))
+    assert list(values) == [
+        "cpu_per_token_ratio_64",
+        "throughput_ratio_64",
+        "ttft_ratio_64",
+        "v1_us_per_token_64",
+        "v2_us_per_token_64",
+        "cpu_per_request_ratio",
+        "v1_us_per_request",
+        "v2_us_per_request",
+        "limit_us_per_token_64",
+    ]
+    assert values["v1_us_per_token_64"] == "61.5"
+    assert values["v2_us_per_token_64"] == "50.5"
+
+
+def test_the_ratio_is_the_median_of_neighbours(results: list[CellResult]) -> None:
+    first = results[0]
+    ratios = sorted(b.cpu_seconds / a.cpu_seconds for a, b in zip(first.v1, first.v2, strict=True))
+    assert named_values([first], [])["cpu_per_token_ratio_64"] == pytest.approx(ratios[1])
+
+
+def test_the_tables_have_a_row_for_each_cell() -> None:
+    lines = shown(RECORDED.read_text()).splitlines()
+    assert lines[0].startswith("machine: 2 cores, AMD EPYC, 24 GiB of memory, load average ")
+    assert lines[1].startswith("versions: python 3.11")
+    assert sum(line.startswith("| 64 streams, n 1, 256 tokens ") for line in lines) == 1
+    assert sum(line.startswith("| 16 streams, n 1, 1 tokens ") for line in lines) == 1
+    rows = [line for line in lines if line.startswith("|")]
+    assert len({len(row) for row in rows[:3]}) == 1  # they line up
+
+
+def test_what_is_written_is_what_is_shown() -> None:
+    recorded = json.loads(RECORDED.read_text())
+    written = as_json(
+        Environment(**recorded["environment"]),
+        [CellResult.from_json(cell) for cell in recorded["cells"]],
+        [LimitRun(**run) for run in recorded["limit"]],
+    )
+    assert json.loads(written) == recorded
+
+
+def test_a_run_with_too_few_tokens_is_refused(streamed_run: Run) -> None:
+    with pytest.raises(BenchmarkError, match="the usage says 32768 tokens, not 16384"):
+        check(STREAMING_CELL, streamed_run, streamed_run)
+
+
+def test_a_run_with_other_prompts_is_refused(results: list[CellResult], streamed_run: Run) -> None:
+    other = Run(1.0, dataclasses.replace(streamed_run.load, prompt_tokens=1))
+    check(results[0].cell, streamed_run, streamed_run)
+    with pytest.raises(BenchmarkError, match=r"prompts of 1 and \d+ tokens"):
+        check(results[0].cell, other, streamed_run)
+
+
+def test_engine_arguments_become_flags() -> None:
+    assert engine_flags({"enforce_eager": True, "max_num_seqs": 8}) == [
+        "--enforce-eager",
+        "--max-num-seqs",
+        "8",
+    ]

@@ -1,0 +1,67 @@
+"""What the fast tests share: a tokenizer, a fake engine, and a server of it in this process.
+
+vLLM takes about 10 s to import, once for all tests that need it; those carry the marker needs_vllm.
+"""
+
+import asyncio
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.fake_engine import FakeEngineClient, FakeServingModels
+
+MODEL = "tiny"
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    """A small byte-level BPE tokenizer, as vLLM wraps it."""
+    from tests.tiny_tokenizer import tiny_tokenizer
+
+    return tiny_tokenizer()
+
+
+@pytest.fixture
+def client(tokenizer: Any) -> FakeEngineClient:
+    """A fake engine without an answer."""
+    from vllm.renderers.params import TokenizeParams
+
+    return FakeEngineClient(tokenizer, TokenizeParams(max_total_tokens=64))
+
+
+@pytest.fixture
+def models() -> FakeServingModels:
+    """One served model."""
+    return FakeServingModels(MODEL)
+
+
+@dataclass
+class Server:
+    """An application with the plugin in it, as vLLM builds one."""
+
+    app: Any
+    plugin: Any
+    state: Any
+
+
+@pytest.fixture
+def serve(client: FakeEngineClient, models: FakeServingModels) -> Callable[..., Server]:
+    """Starts a server of the fake engine, given the command line's values."""
+
+    def start(*, engine: Any = client, **values: Any) -> Server:
+        from fastapi import FastAPI
+
+        from adapter.plugin import CompletionV2Plugin
+
+        app = FastAPI()
+        plugin = CompletionV2Plugin()
+        plugin.attach_router(app)
+        state = SimpleNamespace(openai_serving_models=models)
+        asyncio.run(plugin.init_state(engine, state, Namespace(**values)))
+        return Server(app, plugin, state)
+
+    return start

@@ -1,0 +1,45 @@
+"""suffix becomes the model's own fill-in-the-middle prompt."""
+
+import pytest
+
+from adapter import infill
+
+RENDERED = {
+    "fim_prefix with bars": "<|fim_prefix|>a = <|fim_suffix|> + c<|fim_middle|>",
+    "fim_prefix": "<fim_prefix>a = <fim_suffix> + c<fim_middle>",
+    "fim-prefix": "<fim-prefix>a = <fim-suffix> + c<fim-middle>",
+    "DeepSeek": "<｜fim▁begin｜>a = <｜fim▁hole｜> + c<｜fim▁end｜>",
+    "CodeLlama": "▁<PRE> a = ▁<SUF> + c▁<MID>",
+    "Codestral": "[SUFFIX] + c[PREFIX]a = ",
+}
+
+
+@pytest.mark.parametrize("family", infill.FAMILIES)
+def test_each_family_has_its_form(family: str) -> None:
+    """A family is found by its tokens, and asks in the form that its documentation gives."""
+    sentinels, _ = infill.FAMILIES[family]
+    found = infill.find({"word": 0, **{name: index for index, name in enumerate(sentinels, 1)}})
+    assert found is not None
+    assert found.prompt("a = ", " + c") == RENDERED[family]
+
+
+@pytest.mark.parametrize("family", infill.FAMILIES)
+def test_a_part_of_a_family_is_none(family: str) -> None:
+    """A tokenizer that lacks one of the tokens cannot infill."""
+    sentinels, _ = infill.FAMILIES[family]
+    assert infill.find({name: index for index, name in enumerate(sentinels[1:])}) is None
+
+
+def test_texts_are_not_templates() -> None:
+    """A prompt or suffix that holds a placeholder's name is left as it is."""
+    template = infill.from_template("<P>{prefix}<S>{suffix}<M>")
+    assert template.prompt("{suffix}", "{prefix}") == "<P>{suffix}<S>{prefix}<M>"
+
+
+@pytest.mark.parametrize(
+    "template", ["", "{prefix}", "{suffix}{suffix}", "{prefix}{prefix}{suffix}"]
+)
+def test_templates_need_both_places(template: str) -> None:
+    """A template without either place, or with one twice, is refused."""
+    with pytest.raises(ValueError, match="each once"):
+        infill.from_template(template)

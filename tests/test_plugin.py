@@ -1,0 +1,164 @@
+"""The plugin as it is installed, and what it adds to vLLM's application."""
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import pytest
+
+from adapter import vllm_version
+from adapter.contract import request_json_schema
+from adapter.plugin import CompletionV2Plugin
+from adapter.serve import PLUGIN
+
+GROUPS = {
+    "vllm.general_plugins": "adapter.engine_plugin:install",
+    "vllm.endpoint_plugins": "adapter.plugin:CompletionV2Plugin",
+}
+PATH = "/v2/completions"
+
+
+def installed(group: str) -> list[EntryPoint]:
+    """This package's entry points of a group."""
+    return [entry for entry in entry_points(group=group) if entry.value.startswith("adapter.")]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_entry_point_is_installed(group: str) -> None:
+    """Both halves of the plugin are found by vLLM, under one name."""
+    (entry,) = installed(group)
+    assert (entry.name, entry.value) == (PLUGIN, GROUPS[group])
+    assert entry.load() is not None
+
+
+def test_name_is_the_plugins_own() -> None:
+    """The name in VLLM_PLUGINS is the one that the plugin says it has."""
+    (entry,) = installed("vllm.endpoint_plugins")
+    plugin = entry.load()()
+    assert plugin.name == entry.name == PLUGIN
+
+
+def test_engine_half_may_be_loaded_again() -> None:
+    """vLLM may load the engine half several times in a process."""
+    (entry,) = installed("vllm.general_plugins")
+    assert [entry.load()(), entry.load()()] == [None, None]
+
+
+def test_untested_vllm_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An untested vLLM is an error of attach_router, which vLLM does not swallow."""
+    monkeypatch.delenv(vllm_version.OVERRIDE, raising=False)
+    monkeypatch.setattr(vllm_version, "installed", lambda: "0.31.0")
+    plugin = CompletionV2Plugin()
+    with pytest.raises(vllm_version.UnsupportedVllm, match=r"0\.31\.0"):
+        plugin.attach_router(object())  # type: ignore[arg-type]
+
+
+# --- in an application --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def app() -> Any:
+    """An application with the route in it."""
+    from fastapi import FastAPI
+
+    made = FastAPI()
+    CompletionV2Plugin().attach_router(made)
+    return made
+
+
+@pytest.mark.needs_vllm
+@pytest.mark.parametrize(
+    ("allowed", "loads"),
+    [(None, False), ("", False), ("other", False), ("other,completion_v2", True)],
+    ids=["unset", "empty", "other", "ours"],
+)
+def test_vllm_loads_it_where_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, allowed: str | None, loads: bool
+) -> None:
+    """vLLM loads the endpoint exactly where VLLM_PLUGINS names it."""
+    from vllm.plugins import load_endpoint_plugins
+
+    monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+    if allowed is not None:
+        monkeypatch.setenv("VLLM_PLUGINS", allowed)
+    loaded = [type(plugin).__name__ for plugin in load_endpoint_plugins(("generate",))]
+    assert loaded == (["CompletionV2Plugin"] if loads else [])
+
+
+@pytest.mark.needs_vllm
+def test_it_fits_vllms_protocol() -> None:
+    """The plugin is what vLLM's protocol asks for."""
+    from vllm.plugins.endpoint_plugins.interface import EndpointPlugin
+
+    assert isinstance(CompletionV2Plugin(), EndpointPlugin)
+
+
+@pytest.mark.needs_vllm
+def test_it_adds_one_route(app: Any) -> None:
+    """The plugin adds POST /v2/completions and nothing else."""
+    from fastapi import FastAPI
+
+    added = [route for route in app.routes if route.path not in {r.path for r in FastAPI().routes}]
+    assert [(route.path, route.methods) for route in added] == [(PATH, {"POST"})]
+
+
+@pytest.mark.needs_vllm
+def test_vllm_keeps_the_route(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's own wiring keeps the route, once, and its endpoint."""
+    from fastapi import FastAPI
+    from vllm.plugins.endpoint_plugins.interface import attach_endpoint_plugins
+
+    monkeypatch.setenv("VLLM_PLUGINS", PLUGIN)
+    made = FastAPI()
+    attach_endpoint_plugins(made, ("generate",))
+    (route,) = [route for route in made.routes if getattr(route, "path", "") == PATH]
+    assert type(getattr(route, "app", None)).__name__ == "CompletionsEndpoint"
+
+
+def references(node: Any) -> set[str]:
+    """Every $ref in a document."""
+    if isinstance(node, list):
+        return {ref for item in node for ref in references(item)}
+    if isinstance(node, dict):
+        own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
+        return own | {ref for item in node.values() for ref in references(item)}
+    return set()
+
+
+@pytest.mark.needs_vllm
+def test_openapi_holds_the_contract(app: Any) -> None:
+    """/openapi.json shows the contract's fields as the schema of the route's body."""
+    document = app.openapi()
+    operation = document["paths"][PATH]["post"]
+    body = operation["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/CompletionV2Request"}
+    shown = document["components"]["schemas"]["CompletionV2Request"]
+    contract = request_json_schema(ref_template="#/components/schemas/CompletionV2{model}")
+    assert shown == {key: contract[key] for key in contract if key != "$defs"}
+    assert {"200", "400", "401", "404", "500", "503"} <= set(operation["responses"])
+    assert "text/event-stream" in operation["responses"]["200"]["content"]
+
+
+@pytest.mark.needs_vllm
+def test_openapi_references_resolve(app: Any) -> None:
+    """Every $ref in /openapi.json leads somewhere, also when it is asked for twice."""
+    document = app.openapi()
+    prefix = "#/components/schemas/"
+    names = {ref.removeprefix(prefix) for ref in references(document)}
+    assert names <= set(document["components"]["schemas"])
+    assert "CompletionV2Chunk" in names
+    assert app.openapi() == document
+
+
+@pytest.mark.needs_vllm
+def test_two_applications(app: Any) -> None:
+    """Loaded twice, the plugin serves two applications that share nothing."""
+    from fastapi import FastAPI
+
+    other = FastAPI()
+    CompletionV2Plugin().attach_router(other)
+    (first,), (second,) = (
+        [route for route in made.routes if getattr(route, "path", "") == PATH]
+        for made in (app, other)
+    )
+    assert first.app is not second.app
+    assert other.openapi()["paths"].keys() == app.openapi()["paths"].keys()

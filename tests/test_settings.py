@@ -1,0 +1,69 @@
+"""adapter/settings.py: flags, environment variables and their defaults."""
+
+from argparse import ArgumentParser, Namespace
+
+import pytest
+
+from adapter.settings import PREFIX, Settings, add_flags, settings_from
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment without settings of this package's."""
+    monkeypatch.delenv(f"{PREFIX}UNKNOWN_FIELDS", raising=False)
+    monkeypatch.delenv(f"{PREFIX}MAX_CHOICES", raising=False)
+
+
+def parsed(*arguments: str) -> Settings:
+    """The settings of a server started with our flags."""
+    parser = ArgumentParser()
+    add_flags(parser)
+    return settings_from(parser.parse_args(arguments))
+
+
+def test_defaults() -> None:
+    """Unknown fields are reported, and a request may ask for 2048 choices."""
+    assert parsed() == settings_from(Namespace())
+    assert parsed().reject_unknown_fields is False
+    assert parsed().max_choices == 2048
+
+
+def test_flags() -> None:
+    """Each flag sets its setting."""
+    assert parsed("--unknown-fields", "reject").reject_unknown_fields is True
+    assert parsed("--max-choices", "8").max_choices == 8
+
+
+@pytest.mark.parametrize("args", [Namespace(), Namespace(model="m")], ids=["none", "vLLM's"])
+def test_environment(monkeypatch: pytest.MonkeyPatch, args: Namespace) -> None:
+    """Where vLLM's own command has no such flags, the environment sets them."""
+    monkeypatch.setenv(f"{PREFIX}UNKNOWN_FIELDS", "reject")
+    monkeypatch.setenv(f"{PREFIX}MAX_CHOICES", "8")
+    settings = settings_from(args)
+    assert (settings.reject_unknown_fields, settings.max_choices) == (True, 8)
+
+
+def test_flags_override_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag counts more than the environment."""
+    monkeypatch.setenv(f"{PREFIX}UNKNOWN_FIELDS", "reject")
+    monkeypatch.setenv(f"{PREFIX}MAX_CHOICES", "8")
+    settings = parsed("--unknown-fields", "report", "--max-choices", "9")
+    assert (settings.reject_unknown_fields, settings.max_choices) == (False, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("UNKNOWN_FIELDS", "ignore"), ("MAX_CHOICES", "many")], ids=str
+)
+def test_wrong_variable_is_an_error(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """A variable with a value that the flag would not take stops the start, and is named."""
+    monkeypatch.setenv(f"{PREFIX}{name}", value)
+    with pytest.raises(ValueError, match=value) as caught:
+        settings_from(Namespace())
+    assert f"{PREFIX}{name}" in str(caught.value)
+
+
+def test_wrong_flag_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """A flag with a wrong value ends with the parser's message."""
+    with pytest.raises(SystemExit):
+        parsed("--unknown-fields", "ignore")
+    assert "--unknown-fields" in capsys.readouterr().err

@@ -1,0 +1,509 @@
+"""vLLM still has every name, parameter and attribute that adapter/ uses.
+
+A failure says what is missing and which file of ours to open. The last test (live) runs this file,
+and the others that need vLLM, with the Python files of vLLM 0.33 as well.
+"""
+
+import dataclasses
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+import typing
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter import engine_io
+from tests import fake_engine
+
+needs_vllm = pytest.mark.needs_vllm
+
+# Set where the tests run with the Python files of another vLLM than the installed one.
+OTHER_VLLM = "COMPLETION_V2_TEST_OTHER_VLLM"
+OTHER_VERSION = "0.33.0"
+
+
+def require(present: Iterable[str], wanted: Iterable[str], what: str, file: str) -> None:
+    """Fail where something of vLLM's is gone, and name our file that uses it."""
+    missing = sorted(set(wanted) - set(present))
+    assert not missing, f"vLLM's {what} has no {', '.join(missing)}: open adapter/{file}"
+
+
+def parameters(function: Any) -> set[str]:
+    return set(inspect.signature(function).parameters)
+
+
+def protocol_fields(protocol: type) -> set[str]:
+    return set(typing.get_type_hints(protocol))
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+@needs_vllm
+def test_every_name_is_there() -> None:
+    """Each name that adapter/vllm_api.py offers exists, and it offers all it imports."""
+    from adapter import vllm_api
+
+    require(dir(vllm_api), vllm_api.__all__, "modules", "vllm_api.py")
+    imported = {name for name in vars(vllm_api) if not name.startswith("_")} - {"init_logger"}
+    assert imported == set(vllm_api.__all__)
+
+
+@needs_vllm
+def test_version_is_the_expected_one() -> None:
+    """The vLLM under test is the installed one, or the one that was put before it."""
+    import vllm
+
+    from adapter import vllm_version
+
+    installed = vllm_version.installed() or ""
+    expected = os.environ.get(OTHER_VLLM) or installed.partition("+")[0]
+    assert vllm.__version__.partition("+")[0] == expected == installed.partition("+")[0]
+
+
+# --- towards the engine -------------------------------------------------------------------------
+
+
+@needs_vllm
+def test_sampling_params_take_our_fields() -> None:
+    """vLLM's SamplingParams take every field that translate.py may set, and engine.py's own."""
+    from adapter.vllm_api import SamplingParams
+
+    ours = {*typing.get_type_hints(engine_io.SamplingFields)}
+    require(parameters(SamplingParams), ours, "SamplingParams", "engine_io.py (SamplingFields)")
+    extra = {"output_kind", "flat_logprobs", "skip_clone", "detokenize"}
+    require(parameters(SamplingParams), extra, "SamplingParams", "engine.py and beam_run.py")
+
+
+@needs_vllm
+def test_sampling_params_keep_what_they_are_given() -> None:
+    """What goes into SamplingParams is what the engine sees."""
+    from adapter.vllm_api import RequestOutputKind, SamplingParams
+
+    fields = engine_io.SamplingFields(
+        n=2,
+        presence_penalty=0.5,
+        frequency_penalty=-0.5,
+        repetition_penalty=1.5,
+        temperature=0.7,
+        top_p=0.5,
+        top_k=5,
+        min_p=0.25,
+        seed=2**62 - 1,
+        stop=["a"],
+        stop_token_ids=[7],
+        include_stop_str_in_output=True,
+        ignore_eos=True,
+        max_tokens=9,
+        min_tokens=3,
+        logprobs=0,
+        prompt_logprobs=0,
+        logit_bias={5: -100.0},
+        skip_special_tokens=False,
+        spaces_between_special_tokens=False,
+    )
+    assert set(fields) == set(typing.get_type_hints(engine_io.SamplingFields))
+    params = SamplingParams(**fields, output_kind=RequestOutputKind.DELTA, flat_logprobs=True)
+    assert {name: getattr(params, name) for name in fields} == fields
+    assert params.output_kind == RequestOutputKind.DELTA
+
+
+@needs_vllm
+@pytest.mark.parametrize(("factor", "kept"), [(0, 0), (0.1, 1), (0.9, 1), (1, 1), (2, 2)])
+def test_lowest_temperature_is_vllms(factor: float, kept: float) -> None:
+    """vLLM raises a temperature above 0 to the bound that translate.py knows, and no other."""
+    from adapter.translate import LOWEST_TEMPERATURE
+    from adapter.vllm_api import SamplingParams
+
+    params = SamplingParams(temperature=factor * LOWEST_TEMPERATURE)
+    assert params.temperature == kept * LOWEST_TEMPERATURE, "open adapter/translate.py"
+
+
+@needs_vllm
+def test_generate_takes_what_we_pass() -> None:
+    """EngineClient.generate has the parameters that engine.py passes, in its order."""
+    from adapter.engine import RunOptions
+    from adapter.vllm_api import EngineClient
+
+    names = list(inspect.signature(EngineClient.generate).parameters)
+    assert names[1:4] == ["prompt", "sampling_params", "request_id"], "open adapter/engine.py"
+    options = typing.get_type_hints(RunOptions)
+    require(names, options, "EngineClient.generate", "engine.py (RunOptions)")
+
+
+@needs_vllm
+def test_engine_client_has_what_we_read() -> None:
+    """EngineClient has the attributes that engine.py reads, and the fake one the same."""
+    from adapter.vllm_api import EngineClient
+
+    read = {"errored", "check_admission", "model_config", "renderer", "vllm_config", "generate"}
+    present = {*dir(EngineClient), *EngineClient.__annotations__}
+    require(present, read, "EngineClient", "engine.py")
+    fake = {*dir(fake_engine.FakeEngineClient), "model_config", "renderer", "vllm_config"}
+    assert read <= fake | {"errored"}
+    signature = inspect.signature(EngineClient.check_admission)
+    signature.bind(None, 3)
+
+
+@needs_vllm
+def test_tokens_input_takes_ids() -> None:
+    """tokens_input makes of a list of ids what the engine takes as a prompt."""
+    from adapter.vllm_api import tokens_input
+
+    assert tokens_input([5, 6])["prompt_token_ids"] == [5, 6], "open adapter/engine.py"
+
+
+@needs_vllm
+def test_model_config_has_what_we_read() -> None:
+    """ModelConfig has the attributes that engine.py reads, and the fake one the same."""
+    from vllm.config import ModelConfig
+
+    read = {"max_model_len", "max_logprobs", "get_vocab_size", "try_get_generation_config"}
+    fields = {field.name for field in dataclasses.fields(ModelConfig)}
+    require({*dir(ModelConfig), *fields}, read, "ModelConfig", "engine.py")
+    fake = fake_engine.FakeModelConfig(1, 1)
+    assert read <= set(dir(fake))
+
+
+@needs_vllm
+def test_vllm_config_has_what_we_read() -> None:
+    """VllmConfig has the attributes that plugin.py reads."""
+    from vllm.config import ObservabilityConfig, VllmConfig
+
+    fields = {field.name for field in dataclasses.fields(VllmConfig)}
+    require(fields, {"observability_config"}, "VllmConfig", "plugin.py")
+    traces = {field.name for field in dataclasses.fields(ObservabilityConfig)}
+    require(traces, {"otlp_traces_endpoint"}, "ObservabilityConfig", "plugin.py")
+
+
+@needs_vllm
+def test_renderer_has_what_we_call() -> None:
+    """The renderer has the methods that engine.py calls, and the fake one the same."""
+    from vllm.renderers.base import BaseRenderer
+
+    called = {"get_tokenizer", "get_eos_token_id", "render_cmpl_async", "default_cmpl_tok_params"}
+    require(dir(BaseRenderer), called, "BaseRenderer", "engine.py")
+    fake = {*dir(fake_engine.FakeRenderer), "default_cmpl_tok_params"}
+    assert called <= fake
+    inspect.signature(BaseRenderer.render_cmpl_async).bind(None, [], None)
+    assert inspect.iscoroutinefunction(BaseRenderer.render_cmpl_async)
+
+
+@needs_vllm
+def test_tokenize_params_have_what_we_replace() -> None:
+    """TokenizeParams are a dataclass with the fields that engine.py replaces."""
+    from vllm.renderers.params import TokenizeParams
+
+    fields = {field.name for field in dataclasses.fields(TokenizeParams)}
+    replaced = {"max_total_tokens", "add_special_tokens"}
+    require(fields, replaced, "TokenizeParams", "engine.py (tokenize)")
+    plain = TokenizeParams(max_total_tokens=5)
+    made = dataclasses.replace(plain, max_total_tokens=None, add_special_tokens=False)
+    assert (made.max_total_tokens, made.add_special_tokens) == (None, False)
+    assert made.max_input_tokens is None
+
+
+@needs_vllm
+def test_tokenizer_has_what_we_read(tokenizer: Any) -> None:
+    """A tokenizer as vLLM wraps it has the attributes that engine.py and token_text.py read."""
+    read = {"all_special_ids", "bos_token_id", "decode", "eos_token_id", "get_vocab"}
+    read |= {"max_chars_per_token", "max_token_id"}
+    present = [name for name in read if hasattr(tokenizer, name)]
+    require(present, read, "tokenizer", "engine.py and token_text.py")
+
+
+@needs_vllm
+def test_models_have_what_we_read() -> None:
+    """OpenAIServingModels has the attributes that engine.py reads, and the fake one the same."""
+    from adapter.vllm_api import OpenAIServingModels
+
+    read = {"is_base_model", "resolve_lora", "base_model_paths", "lora_requests"}
+    source = inspect.getsource(OpenAIServingModels.__init__)
+    set_there = {name for name in read if f"self.{name}" in source}
+    require({*dir(OpenAIServingModels), *set_there}, read, "OpenAIServingModels", "engine.py")
+    assert read <= set(dir(fake_engine.FakeServingModels("m")))
+    inspect.signature(OpenAIServingModels.resolve_lora).bind(None, "name")
+    assert inspect.iscoroutinefunction(OpenAIServingModels.resolve_lora)
+
+
+# --- from the engine ----------------------------------------------------------------------------
+
+
+@needs_vllm
+def test_outputs_have_what_we_read() -> None:
+    """vLLM's outputs have the attributes that engine_io.py names, and the fake ones the same."""
+    from vllm.outputs import CompletionOutput, RequestOutput
+
+    candidate = protocol_fields(engine_io.CandidateUpdate)
+    fields = {field.name for field in dataclasses.fields(CompletionOutput)}
+    require(fields, candidate, "CompletionOutput", "engine_io.py (CandidateUpdate)")
+    assert candidate <= set(dir(fake_engine.Candidate()))
+    update = protocol_fields(engine_io.PromptUpdate)
+    require(parameters(RequestOutput), update, "RequestOutput", "engine_io.py (PromptUpdate)")
+    assert update <= set(dir(fake_engine.Output([])))
+
+
+@needs_vllm
+def test_logprobs_have_what_we_read() -> None:
+    """FlatLogprobs have the lists that engine_io.py names, the token itself first."""
+    from vllm.logprobs import FlatLogprobs
+
+    names = protocol_fields(engine_io.LogprobTable)
+    fields = {field.name for field in dataclasses.fields(FlatLogprobs)}
+    require(fields, names, "FlatLogprobs", "engine_io.py (LogprobTable)")
+    assert names <= set(dir(fake_engine.Table()))
+    real = FlatLogprobs()
+    real.append(None)
+    real.append_fast([5, 6], [-0.5, -1.0], iter([1, 2]), ["a", "b"])
+    ours = fake_engine.Table().add().add((5, -0.5, "a"), (6, -1.0, "b"))
+    assert {name: getattr(real, name) for name in names} == {
+        name: getattr(ours, name) for name in names
+    }
+
+
+@needs_vllm
+def test_finish_reasons_are_known() -> None:
+    """respond.py knows the finish reasons that vLLM has."""
+    from vllm.v1.engine import FINISH_REASON_STRINGS
+
+    known = {"stop", "length", "abort", "error", "repetition"}
+    assert set(FINISH_REASON_STRINGS) <= known, "open adapter/respond.py (finish_reason_of)"
+
+
+@needs_vllm
+def test_detokenizer_is_as_we_use_it() -> None:
+    """The detokenizer has the methods and attributes that token_text.py and beam_run.py use."""
+    from adapter.vllm_api import FastIncrementalDetokenizer, IncrementalDetokenizer
+
+    used = {"from_new_request", "update", "get_next_output_text"}
+    require(dir(FastIncrementalDetokenizer), used, "detokenizer", "token_text.py")
+    inspect.signature(FastIncrementalDetokenizer.update).bind(None, [1], stop_terminated=True)
+    inspect.signature(FastIncrementalDetokenizer.get_next_output_text).bind(
+        None, finished=True, delta=True
+    )
+    inspect.signature(IncrementalDetokenizer.from_new_request).bind(None, None)
+    source = inspect.getsource(FastIncrementalDetokenizer)
+    require(
+        [name for name in ("self.stream", "self.skip_special_tokens") if name in source],
+        ["self.stream", "self.skip_special_tokens"],
+        "FastIncrementalDetokenizer",
+        "token_text.py (repair_detokenizer)",
+    )
+
+
+@needs_vllm
+def test_detokenizer_needs_the_repair(tokenizer: Any) -> None:
+    """vLLM's own detokenizer still repeats a prompt that ends inside a character.
+
+    Where this fails vLLM does without repair_detokenizer: remove it from adapter/token_text.py.
+    """
+    from types import SimpleNamespace
+
+    from adapter.vllm_api import FastIncrementalDetokenizer, SamplingParams
+    from tests.tiny_tokenizer import byte_ids
+
+    cat = "🐈".encode()
+    request = SimpleNamespace(
+        request_id="test",
+        prompt_token_ids=byte_ids(b"hi" + cat[:2]),
+        prompt_embeds=None,
+        sampling_params=SamplingParams(),
+    )
+    init = FastIncrementalDetokenizer.__init__
+    original = inspect.unwrap(init, stop=lambda f: not hasattr(f, "repaired"))
+    original = getattr(init, "original", original)
+    if getattr(original, "repaired", False):
+        closure = inspect.getclosurevars(original).nonlocals
+        original = closure["original"]
+    detokenizer = FastIncrementalDetokenizer.__new__(FastIncrementalDetokenizer)
+    original(detokenizer, tokenizer, request)
+    detokenizer.update(byte_ids(cat[2:]), stop_terminated=False)
+    assert detokenizer.get_next_output_text(finished=True, delta=True) == "hi🐈"
+
+
+# --- errors, tracing, the server ----------------------------------------------------------------
+
+
+@needs_vllm
+def test_errors_are_related_as_we_take_them() -> None:
+    """vLLM's errors have the bases that engine.as_api_error tells them apart by."""
+    from adapter.vllm_api import (
+        EngineDeadError,
+        GenerationError,
+        GracefulHTTPError,
+        VLLMClientError,
+        VLLMError,
+        VLLMServerError,
+        VLLMValidationError,
+    )
+
+    assert issubclass(VLLMValidationError, VLLMClientError), "open adapter/engine.py"
+    assert issubclass(GenerationError, VLLMServerError), "open adapter/engine.py"
+    assert issubclass(EngineDeadError, VLLMServerError), "open adapter/engine.py"
+    assert issubclass(GracefulHTTPError, VLLMError), "open adapter/engine.py"
+    assert not issubclass(GracefulHTTPError, VLLMClientError | VLLMServerError)
+    error = VLLMValidationError("no", parameter="p", value=1)
+    assert (error.args[0], error.parameter) == ("no", "p"), "open adapter/engine.py"
+    assert GenerationError("x").status_code == 500, "open adapter/engine.py"
+    assert str(EngineDeadError())
+
+
+@needs_vllm
+def test_environment_has_what_we_read() -> None:
+    """vLLM knows the environment variables that engine.py reads."""
+    from adapter.vllm_api import envs
+
+    read = {"VLLM_SKIP_MODEL_NAME_VALIDATION", "VLLM_ALLOW_RUNTIME_LORA_UPDATING"}
+    require(envs.environment_variables, read, "envs", "engine.py (adapter_for)")
+
+
+@needs_vllm
+def test_tracing_takes_what_we_pass() -> None:
+    """vLLM's tracing takes what request_log.py passes."""
+    from adapter.vllm_api import (
+        SpanKind,
+        contains_trace_headers,
+        extract_trace_context,
+        extract_trace_headers,
+        instrument_manual,
+    )
+
+    passed = {"span_name", "start_time", "end_time", "attributes", "context", "kind"}
+    require(parameters(instrument_manual), passed, "instrument_manual", "request_log.py")
+    assert SpanKind.SERVER
+    assert not contains_trace_headers({"a": "b"})
+    header = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    assert contains_trace_headers(header)
+    assert dict(extract_trace_headers(header)) == header
+    inspect.signature(extract_trace_context).bind(header)
+
+
+@needs_vllm
+def test_fingerprint_and_keep_alive_take_what_we_pass() -> None:
+    """The helpers of vLLM's own routes take what ours pass."""
+    from adapter.vllm_api import get_system_fingerprint, with_sse_keep_alive
+
+    made = get_system_fingerprint(fake_engine.FakeVllmConfig())
+    assert made is not None
+    assert "01234567" in made
+    inspect.signature(with_sse_keep_alive).bind(None, 1.0)
+
+
+@needs_vllm
+def test_endpoint_plugin_protocol_is_ours() -> None:
+    """vLLM's plugin protocol asks for what plugin.py has, and calls it as plugin.py expects."""
+    from vllm.plugins.endpoint_plugins.interface import EndpointPlugin
+
+    from adapter.plugin import CompletionV2Plugin
+
+    asked = {name for name in dir(EndpointPlugin) if not name.startswith("_")}
+    asked |= set(EndpointPlugin.__annotations__)
+    missing = asked - set(dir(CompletionV2Plugin))
+    assert not missing, f"vLLM asks a plugin for {missing}: open adapter/plugin.py"
+    for name in ("attach_router", "init_state"):
+        theirs = list(inspect.signature(getattr(EndpointPlugin, name)).parameters)
+        ours = list(inspect.signature(getattr(CompletionV2Plugin, name)).parameters)
+        assert ours == theirs, f"open adapter/plugin.py ({name})"
+
+
+@needs_vllm
+def test_entry_point_groups_are_vllms() -> None:
+    """The entry point groups that pyproject.toml and serve.py name are vLLM's."""
+    from vllm import plugins
+
+    from adapter import serve
+
+    groups = {value for name, value in vars(plugins).items() if name.endswith("_PLUGINS_GROUP")}
+    named = {*serve._OTHER_GROUPS, serve._ENDPOINT_GROUP}
+    assert groups == named, "open adapter/serve.py"
+
+
+@needs_vllm
+def test_serve_command_has_what_we_call() -> None:
+    """The serve command has the methods that serve.py calls."""
+    from adapter.vllm_api import ServeSubcommand, configure_logging_from_args, current_platform
+
+    require(dir(ServeSubcommand), {"subparser_init", "validate", "cmd"}, "ServeSubcommand", "serve")
+    inspect.signature(configure_logging_from_args).bind(None)
+    assert isinstance(current_platform.is_cpu(), bool)
+
+
+@needs_vllm
+def test_server_arguments_have_what_we_read() -> None:
+    """vLLM's command line has the flags whose values plugin.py reads."""
+    from adapter.serve import make_parser
+    from adapter.vllm_api import ServeSubcommand
+
+    args = make_parser(ServeSubcommand()).parse_args(["serve", "m"])
+    read = {"sse_keep_alive_interval", "enable_request_id_headers", "model", "model_tag"}
+    require(vars(args), read, "command line", "plugin.py and serve.py")
+
+
+# --- the other supported vLLM -------------------------------------------------------------------
+
+# Every file with tests that need vLLM but no engine; the command line's own flags differ.
+FILES = ["vllm_api", "engine", "routes", "token_text", "plugin", "serve"]
+
+
+def other_vllm() -> Path:
+    """The folder that holds the Python files of the other vLLM, downloaded once."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():
+        base = Path.home() / ".cache"
+    folder = base / "vllm-completion-v2" / "tests" / f"vllm-{OTHER_VERSION}"
+    if (folder / "vllm" / "__init__.py").exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    downloads = folder.with_name(f"{folder.name}.{os.getpid()}.download")
+    try:
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(downloads)]
+        command += ["--only-binary", ":all:", "--python-version", "3.12"]
+        command += ["--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_31_x86_64"]
+        command += [f"vllm=={OTHER_VERSION}", "--quiet", "--disable-pip-version-check"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+        wheels = list(downloads.glob("*.whl"))
+        if done.returncode != 0 or not wheels:
+            pytest.skip(f"vllm {OTHER_VERSION} cannot be downloaded: {done.stderr[-300:]}")
+        unpacked = downloads / "unpacked"
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            wanted = [n for n in wheel.namelist() if n.startswith("vllm/") and n.endswith(".py")]
+            wheel.extractall(unpacked, wanted)
+        # vLLM takes its platform from its distribution's version.
+        info = unpacked / f"vllm-{OTHER_VERSION}.dist-info"
+        info.mkdir()
+        metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {OTHER_VERSION}+cpu\n"
+        (info / "METADATA").write_text(metadata, "utf-8")
+        if not folder.exists():  # another run may have been faster
+            unpacked.rename(folder)
+    finally:
+        shutil.rmtree(downloads, ignore_errors=True)
+    return folder
+
+
+@pytest.mark.live
+@pytest.mark.skipif(OTHER_VLLM in os.environ, reason="this is the run with the other vLLM")
+def test_other_supported_vllm_passes_too() -> None:
+    """With the Python files of the other supported vLLM all tests that need vLLM pass as well."""
+    root = Path(__file__).parent.parent
+    environment = os.environ | {
+        OTHER_VLLM: OTHER_VERSION,
+        "PYTHONPATH": os.pathsep.join([str(other_vllm()), str(root)]),
+    }
+    files = [f"tests/test_{name}.py" for name in FILES]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "needs_vllm", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *files],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
