@@ -1,7 +1,7 @@
 """How far beam search agrees with transformers' generate(num_beams=...) on the built-in model.
 
-Both in float32 on the same weights. A case agrees where the texts are the same in the same order, or,
-where beams tie, the scores are the same within 1e-3.
+Both in float32 on the same weights. A case agrees where the texts are the same in the same order,
+or, where beams tie, the scores are the same within 1e-3.
 
 Run: python -m benchmarks.search_agreement [--prompts N] [--json FILE]
 """
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_TOKENS = 12
 TOLERANCE = 1e-3
@@ -55,6 +55,15 @@ PROMPTS = [
 ]
 
 
+class Case(NamedTuple):
+    """One beam search."""
+
+    prompt: str
+    width: int
+    length_penalty: float
+    early_stopping: bool
+
+
 class Oracle:
     """transformers' model and tokenizer, in float32."""
 
@@ -67,18 +76,16 @@ class Oracle:
         self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
 
-    def beams(
-        self, prompt: str, width: int, penalty: float, early: bool
-    ) -> tuple[list[str], list[float] | None]:
+    def beams(self, case: Case) -> tuple[list[str], list[float] | None]:
         """The texts, best first, and their scores; greedy search has no scores."""
-        inputs = self._tokenizer(prompt, return_tensors="pt")
+        inputs = self._tokenizer(case.prompt, return_tensors="pt")
         found = self._model.generate(
             **inputs,
             max_new_tokens=MAX_TOKENS,
-            num_beams=width,
-            num_return_sequences=width,
-            length_penalty=penalty,
-            early_stopping=early,
+            num_beams=case.width,
+            num_return_sequences=case.width,
+            length_penalty=case.length_penalty,
+            early_stopping=case.early_stopping,
             do_sample=False,
             return_dict_in_generate=True,
             output_scores=True,
@@ -88,30 +95,28 @@ class Oracle:
             self._tokenizer.decode(ids[length:], skip_special_tokens=True).rstrip("\ufffd")
             for ids in found.sequences
         ]
-        return texts, None if width == 1 else found.sequences_scores.tolist()
+        return texts, None if case.width == 1 else found.sequences_scores.tolist()
 
 
-def disagreement(
-    ask: Callable[..., Any], oracle: Oracle, prompt: str, width: int, penalty: float, early: bool
-) -> str | None:
+def disagreement(ask: Callable[..., Any], oracle: Oracle, case: Case) -> str | None:
     """What differs between the server's beams and the oracle's; None where they agree.
 
     ask: posts the fields it is given and returns a reply with `texts` and `choices`.
     """
     reply = ask(
-        prompt=prompt,
+        prompt=case.prompt,
         max_tokens=MAX_TOKENS,
         use_beam_search=True,
-        n=width,
-        length_penalty=penalty,
-        early_stopping=early,
+        n=case.width,
+        length_penalty=case.length_penalty,
+        early_stopping=case.early_stopping,
         logprobs=0,
     )
-    texts, scores = oracle.beams(prompt, width, penalty, early)
+    texts, scores = oracle.beams(case)
     if reply.texts == texts:
         return None
     ours = [
-        sum(values) / len(values) ** penalty
+        sum(values) / len(values) ** case.length_penalty
         for values in (choice["logprobs"]["token_logprobs"] for choice in reply.choices)
     ]
     if scores and all(abs(a - b) <= TOLERANCE for a, b in zip(ours, scores, strict=True)):
@@ -135,11 +140,14 @@ def main() -> None:
     print(json.dumps(record, indent=1))
     folder = ensure_default_model()
     oracle = Oracle(folder)
-    cases = list(itertools.product(PROMPTS[: options.prompts], WIDTHS, PENALTIES, EARLY))
+    cases = [
+        Case(*values)
+        for values in itertools.product(PROMPTS[: options.prompts], WIDTHS, PENALTIES, EARLY)
+    ]
     found: list[dict[str, Any]] = []
     with running_server(folder, MODEL_NAME, ["--dtype", "float32", "--enforce-eager"]) as server:
         for case in tqdm(cases, unit="case", file=sys.stderr):
-            difference = disagreement(server.ask, oracle, *case)
+            difference = disagreement(server.ask, oracle, case)
             if difference is not None:
                 found.append({"case": case, "difference": difference})
                 tqdm.write(f"{case}: {difference}", file=sys.stderr)

@@ -57,8 +57,8 @@ class Server:
     port: int
     model: str
 
-    def ask(self, **fields: Any) -> Completion:
-        """POST the fields to /v2/completions, and wait for the answer.
+    def ask(self, path: str = PATH, /, **fields: Any) -> Completion:
+        """POST the fields to a completions route, and wait for the answer.
 
         Raises:
             BenchmarkError: the answer is not a success.
@@ -66,7 +66,7 @@ class Server:
         connection = http.client.HTTPConnection(HOST, self.port, timeout=_ANSWER_SECONDS)
         try:
             body = json.dumps({"model": self.model, **fields})
-            connection.request("POST", PATH, body, {"content-type": "application/json"})
+            connection.request("POST", path, body, {"content-type": "application/json"})
             response = connection.getresponse()
             text = response.read().decode()
         finally:

@@ -1,4 +1,4 @@
-"""A client in the same process: it drives an ASGI application by hand, and can leave at any time."""
+"""A client in the same process: drives an ASGI application by hand, and can leave at any time."""
 
 import asyncio
 import json

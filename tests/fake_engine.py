@@ -1,7 +1,7 @@
 """A hand-written engine: it gives the answers that a test queued, and keeps what was asked of it.
 
-It has the attributes of vLLM's EngineClient, its outputs and OpenAIServingModels that adapter/ uses;
-test_vllm_api.py checks that vLLM's own still have them. Imports no vLLM.
+It has what adapter/ uses of vLLM's EngineClient, of its outputs and of OpenAIServingModels;
+test_vllm_api.py checks that vLLM's own still have that. Imports no vLLM.
 """
 
 import asyncio

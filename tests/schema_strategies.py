@@ -1,7 +1,7 @@
 """Bodies made from a JSON schema, and near-misses of them.
 
-Own code rather than hypothesis-jsonschema: that one (0.23) fails with today's hypothesis on objects,
-and takes seconds to build its strategies.
+Own code rather than hypothesis-jsonschema: that one (0.23) fails with today's hypothesis on
+objects, and takes seconds to build its strategies.
 """
 
 from typing import Any

@@ -312,19 +312,25 @@ def test_routing_headers(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("fields", "status", "param", "code"),
+    ("fields", "expected"),
     [
-        pytest.param({"n": 0}, 400, "n", "invalid_value", id="schema"),
-        pytest.param({"repetition_penalty": 0}, 400, "repetition_penalty", "invalid_value", id="v"),
-        pytest.param({"model": "other"}, 404, "model", "model_not_found", id="model"),
+        pytest.param({"n": 0}, (400, "n", "invalid_value"), id="schema"),
+        pytest.param({"min_p": 2}, (400, "min_p", "invalid_value"), id="value"),
+        pytest.param({"model": "other"}, (404, "model", "model_not_found"), id="model"),
         pytest.param(
-            {"max_tokens": 1000}, 400, "max_tokens", "context_length_exceeded", id="length"
+            {"max_tokens": 1000}, (400, "max_tokens", "context_length_exceeded"), id="max_tokens"
         ),
-        pytest.param({"prompt": "hi" * 50}, 400, "max_tokens", "context_length_exceeded", id="two"),
-        pytest.param({"prompt": "x " * 70}, 400, "prompt", "context_length_exceeded", id="prompt"),
-        pytest.param({"prompt": "x" * 9999}, 400, "prompt", "context_length_exceeded", id="huge"),
-        pytest.param({"prompt": [267]}, 400, "prompt", "invalid_value", id="token id"),
-        pytest.param({"prompt": []}, 400, "prompt", "invalid_value", id="no prompt"),
+        pytest.param(
+            {"prompt": "hi" * 50}, (400, "max_tokens", "context_length_exceeded"), id="together"
+        ),
+        pytest.param(
+            {"prompt": "x " * 70}, (400, "prompt", "context_length_exceeded"), id="prompt"
+        ),
+        pytest.param(
+            {"prompt": "x" * 9999}, (400, "prompt", "context_length_exceeded"), id="huge prompt"
+        ),
+        pytest.param({"prompt": [267]}, (400, "prompt", "invalid_value"), id="token id"),
+        pytest.param({"prompt": []}, (400, "prompt", "invalid_value"), id="no prompt"),
     ],
 )
 def test_refusal(
@@ -332,15 +338,13 @@ def test_refusal(
     client: FakeEngineClient,
     stream: bool,
     fields: dict[str, Any],
-    status: int,
-    param: str,
-    code: str,
+    expected: tuple[int, str, str],
 ) -> None:
     """A wrong request is an HTTP error with the field's name, also where a stream was asked for."""
     got = ask(server, stream=stream, **fields)
     error = got.error()
-    assert (got.status, error["param"], error["code"]) == (status, param, code)
-    assert param in error["message"]
+    assert (got.status, error["param"], error["code"]) == expected
+    assert error["param"] in error["message"]
     assert client.calls == []
 
 

@@ -175,7 +175,7 @@ def test_neighbouring_seeds_stay_different() -> None:
 def test_greedy_answers_are_copies(
     fields: dict[str, Any], best_of: int | None, candidates: int
 ) -> None:
-    """n greedy answers are made once, shown n times, and counted as often as they were asked for."""
+    """n greedy answers are made once, shown n times, and counted as often as asked for."""
     work = planned(n=3, best_of=best_of, **fields).work
     assert (work.sampling["n"], work.sampling["temperature"]) == (1, 0)
     assert (work.answers, work.candidates, work.distinct) == (3, candidates, 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.search_agreement import Oracle, disagreement
+from benchmarks.search_agreement import Case, Oracle, disagreement
 from tests.live.server import Server
 from tests.live.test_against_transformers import PROMPTS
 from tests.live.test_cases import DAYS, chat
@@ -105,20 +105,20 @@ def oracle(model_folder: Path) -> Oracle:
 
 
 AGREEMENT = [
-    (chat("Is the sky blue? Answer yes or no."), 2, 1.0, False),
-    (chat("Is the sky blue? Answer yes or no."), 4, -1.0, True),
-    (chat("Name a colour."), 4, 2.0, False),
-    ("The capital of France is", 1, 1.0, False),
-    ("The capital of France is", 8, 0.0, True),
-    ("日本の首都は", 4, 1.0, False),
-    ("Q: What is 2 + 2?\nA:", 2, 0.0, False),
+    Case(chat("Is the sky blue? Answer yes or no."), 2, 1.0, False),
+    Case(chat("Is the sky blue? Answer yes or no."), 4, -1.0, True),
+    Case(chat("Name a colour."), 4, 2.0, False),
+    Case("The capital of France is", 1, 1.0, False),
+    Case("The capital of France is", 8, 0.0, True),
+    Case("日本の首都は", 4, 1.0, False),
+    Case("Q: What is 2 + 2?\nA:", 2, 0.0, False),
 ]
 
 
 @pytest.mark.parametrize("case", AGREEMENT, ids=range(len(AGREEMENT)))
-def test_same_beams_as_transformers(server: Server, oracle: Oracle, case: Any) -> None:
+def test_same_beams_as_transformers(server: Server, oracle: Oracle, case: Case) -> None:
     """The beams are transformers', in its order, or have its scores where two tie."""
-    assert disagreement(server.ask, oracle, *case) is None
+    assert disagreement(server.ask, oracle, case) is None
 
 
 def test_beams_stop_at_stop_strings(server: Server) -> None:

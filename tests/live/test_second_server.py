@@ -4,6 +4,7 @@ These tests stop the first server, since two engines at once starve each other; 
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,6 +56,22 @@ def make_adapter(folder: Path) -> Path:
     return folder
 
 
+def make_infilling_model(folder: Path) -> Path:
+    """The tiny model, with a tokenizer that has fill-in-the-middle tokens of Qwen's kind."""
+    from transformers import AutoTokenizer
+
+    source = ensure_tiny_model()
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    names = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": names})
+    tokenizer.save_pretrained(folder)
+    config = json.loads((source / "config.json").read_text())
+    config["vocab_size"] += 64
+    (folder / "config.json").write_text(json.dumps(config))
+    shutil.copy(source / "generation_config.json", folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def second(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -67,7 +84,7 @@ def second(
     program = folder / "plain_serve.py"
     program.write_text(PLAIN_SERVE)
     arguments = [
-        str(ensure_tiny_model()),
+        str(make_infilling_model(folder / "model")),
         *("--served-model-name", "tiny", "--load-format", "dummy", "--enforce-eager"),
         *("--host", "127.0.0.1", "--api-server-count", "2", "--max-model-len", "2048"),
         *("--enable-lora", "--max-lora-rank", "8"),
@@ -79,7 +96,7 @@ def second(
         program=[sys.executable, str(program)],
         VLLM_PLUGINS="completion_v2",
         COMPLETION_V2_UNKNOWN_FIELDS="reject",
-        COMPLETION_V2_MAX_CHOICES="8",
+        COMPLETION_V2_MAX_CHOICES="32",
     )
     yield running
     stop(running)
@@ -103,6 +120,45 @@ def test_lora_adapter_is_a_model(second: Server) -> None:
     assert ADAPTER in error_of(unknown)["message"]
 
 
+def test_suffix_fills_the_gap(second: Server) -> None:
+    """With a suffix the model sees its own infilling tokens, and echo shows the prompt alone."""
+    fields: dict[str, Any] = {"prompt": "def add(a, b):\n", "max_tokens": 8, "temperature": 0}
+    plain = second.both(**fields)
+    assert second.both(**fields, suffix=None).text == plain.text
+    filled = second.both(**fields, suffix="\n    return total\n")
+    assert filled.text != plain.text
+    assert "return total" not in filled.text
+    sentinels = filled.usage["prompt_tokens"] - plain.usage["prompt_tokens"]
+    assert sentinels > 3
+    echoed = second.both(**fields, suffix="\n    return total\n", echo=True)
+    assert echoed.text == "def add(a, b):\n" + filled.text
+    beams = second.ask(**fields, suffix="\n    return total\n", use_beam_search=True, n=2)
+    assert len(beams.choices) == 2
+
+
+def test_infill_ends_before_its_end_tokens(second: Server) -> None:
+    """A token that ends what is filled in ends the text, and is not in it."""
+    fields: dict[str, Any] = {"prompt": "a = ", "max_tokens": 8, "temperature": 0, "suffix": "\n"}
+    pad = 49152 + 3
+    for skip in (True, False):
+        ended = second.both(**fields, logit_bias={str(pad): 100}, skip_special_tokens=skip)
+        assert (ended.text, ended.finish_reason) == ("", "stop")
+        assert ended.usage["completion_tokens"] == 1
+
+
+def test_suffix_refusals(second: Server) -> None:
+    """Token ids, and scores of an echoed prompt, do not go with a suffix."""
+    second.refuses("suffix", prompt=[5, 6], suffix="x", max_tokens=1)
+    second.refuses("suffix", prompt="a", suffix="x", max_tokens=1, echo=True, logprobs=1)
+
+
+def test_beams_within_the_server_s_limit(second: Server) -> None:
+    """Under vLLM's own command a width that --max-logprobs forbids is refused, with the flag."""
+    second.ask(prompt="a", max_tokens=2, use_beam_search=True, n=8)
+    error = second.refuses_whole("use_beam_search", prompt="a", use_beam_search=True, best_of=20)
+    assert "--max-logprobs" in error["message"]
+
+
 def test_unknown_fields_can_be_refused(second: Server) -> None:
     """With the setting, an unknown field is refused by its name, nested ones too."""
     error = second.refuses("guided_grammer", prompt="x", max_tokens=1, guided_grammer="x")
@@ -112,8 +168,8 @@ def test_unknown_fields_can_be_refused(second: Server) -> None:
 
 def test_choices_are_bounded(second: Server) -> None:
     """Prompts times n is bounded by the setting."""
-    assert len(second.ask(prompt=["a"] * 4, n=2, max_tokens=1).choices) == 8
-    second.refuses("prompt", prompt=["a"] * 3, n=3, max_tokens=1)
+    assert len(second.ask(prompt=["a"] * 4, n=8, max_tokens=1).choices) == 32
+    second.refuses("prompt", prompt=["a"] * 11, n=3, max_tokens=1)
 
 
 def test_openapi_shows_the_contract(second: Server) -> None:
