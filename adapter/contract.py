@@ -7,7 +7,7 @@ field's *value* means for this server and model is checked later, in translate.p
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic_core import ErrorDetails, core_schema
 from typing_extensions import TypeAliasType
 
 from adapter.errors import InvalidRequest
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     LogprobCount: TypeAlias = int
     TokenCount: TypeAlias = int
     ChoiceCount: TypeAlias = int
+    LogitBias: TypeAlias = dict[str, int]
 else:
     # JSON Schema counts 1.0 as an integer; pydantic's strict int does not. The union is tried left
     # to right, so that Python code runs only for a number written with a point.
@@ -66,11 +67,25 @@ else:
         schema = {"type": "integer", "minimum": ge} | ({} if le is None else {"maximum": le})
         return Annotated[Integer, AfterValidator(check), WithJsonSchema(schema)]
 
+    def _integers(value: dict[str, Any]) -> dict[str, int]:
+        # By hand, since pydantic goes on to list a fault for each wrong value of a large object.
+        for key, item in value.items():
+            if type(item) is not int:
+                if type(item) is not float:
+                    raise ValueError(f"the value of {key[:40]!r} is not an integer")
+                value[key] = _whole(item)
+        return value
+
     BestOf = _bounded(0, 20)
     TopK = _bounded(-1)
     LogprobCount = _bounded(0, 5)
     TokenCount = _bounded(0)
     ChoiceCount = _bounded(1, 128)
+    LogitBias = Annotated[
+        dict[str, Any],
+        AfterValidator(_integers),
+        WithJsonSchema({"additionalProperties": {"type": "integer"}, "type": "object"}),
+    ]
 
 Number = Annotated[float, Strict()]
 Penalty = Annotated[float, Strict(), Field(ge=-2, le=2)]
@@ -189,7 +204,7 @@ class CompletionV2Request(_Object):
     ]
     echo: Defaulted[bool] = False
     frequency_penalty: Defaulted[Penalty] = 0
-    logit_bias: dict[str, Integer] | None = None
+    logit_bias: LogitBias | None = None
     logprobs: LogprobCount | None = None
     max_tokens: Defaulted[TokenCount] = 16
     n: Defaulted[ChoiceCount] = 1
@@ -220,11 +235,11 @@ _DEFAULTS: tuple[tuple[str, Any], ...] = tuple(
 
 
 def unknown_fields(request: BaseModel, prefix: str = "") -> Iterator[str]:
-    """The paths of the keys that the contract does not know, in the body's order."""
+    """The paths of the keys that the contract does not know: the body's own, then nested ones."""
     for name in request.model_extra or ():
         yield prefix + name
-    for name in request.model_fields_set:
-        value = getattr(request, name, None)
+    for name in type(request).model_fields:
+        value = getattr(request, name)
         # Inside a JSON schema every key is the caller's own.
         if isinstance(value, BaseModel) and not isinstance(value, ResponseFormatJsonSchemaSchema):
             yield from unknown_fields(value, f"{prefix}{name}.")
@@ -267,21 +282,32 @@ def _strict_json(body: bytes) -> Any:
 
 
 def _refusal(error: ValidationError, body: bytes) -> InvalidRequest:
-    first = error.errors(include_url=False, include_input=False, include_context=False)
-    if first[0]["type"] == "json_invalid":
-        path = _lone_surrogate(_strict_json(body))
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    if faults[0]["type"] == "json_invalid":
+        try:
+            path = _lone_surrogate(_strict_json(body))
+        except RecursionError:
+            return InvalidRequest("The body is not valid JSON: it is nested too deeply.")
         if path is not None:
             return InvalidRequest(f"{path}: a lone surrogate is not Unicode text.", param=path)
-        return InvalidRequest(f"The body is not valid JSON: {first[0]['msg']}.")
-    # Of a union's branches the one that got furthest says most about what was meant.
-    deepest = max(first, key=lambda entry: (len(entry["loc"]), entry["type"] == "missing"))
-    if not deepest["loc"]:
+        return InvalidRequest(f"The body is not valid JSON: {faults[0]['msg']}.")
+    fault = _telling(faults)
+    if not fault["loc"]:
         return InvalidRequest("The body must be a JSON object.")
-    field = str(deepest["loc"][0])
-    path = _path(deepest["loc"])
-    if deepest["type"] == "missing" and path == field:
+    field = str(fault["loc"][0])
+    path = _path(fault["loc"])
+    if fault["type"] == "missing" and path == field:
         return InvalidRequest(f"{field} is required.", param=field, code="missing_required_field")
     return InvalidRequest(f"{path} is not valid: {field} must be {expectation(field)}.", param=path)
+
+
+def _telling(faults: Sequence[ErrorDetails]) -> ErrorDetails:
+    """Of a union's branches the one that got furthest, which says most about what was meant."""
+    other_kinds = {fault["loc"][:-1] for fault in faults if fault["type"] == "literal_error"}
+    meant = [fault for fault in faults if fault["loc"][:-1] not in other_kinds] or [
+        fault for fault in faults if fault["type"] == "literal_error"
+    ]
+    return max(meant, key=lambda fault: (len(fault["loc"]), fault["type"] == "missing"))
 
 
 def _path(location: tuple[int | str, ...]) -> str:

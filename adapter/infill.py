@@ -67,8 +67,8 @@ FAMILIES: dict[str, tuple[tuple[str, ...], Infill]] = {
             ("<｜end▁of▁sentence｜>", "<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
         ),
     ),
-    # CodeLlama (its tokenizer in transformers, "<PRE> {prefix} <SUF>{suffix} <MID>"): the tokens are
-    # written with the SentencePiece blank, which is the blank before each of them.
+    # CodeLlama ("<PRE> {prefix} <SUF>{suffix} <MID>", its tokenizer in transformers): the tokens
+    # are written with the SentencePiece blank, which is the blank before each of them.
     "CodeLlama": (
         ("▁<PRE>", "▁<SUF>", "▁<MID>"),
         Infill("▁<PRE> {prefix}▁<SUF>{suffix}▁<MID>", ("▁<EOT>",)),

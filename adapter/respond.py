@@ -128,26 +128,27 @@ class Answer:
 
 def fold(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
     """The choices of a response, in the order of their indices."""
-    folded: dict[int, Delta] = {}
+    by_choice: dict[int, list[Delta]] = {}
     for delta in deltas:
-        before = folded.get(delta.choice)
-        if before is None:
-            folded[delta.choice] = delta
-            continue
-        if before.logprobs is not None and delta.logprobs is not None:
-            before.logprobs.extend(delta.logprobs)
-        folded[delta.choice] = before._replace(
-            text=before.text + delta.text, finish_reason=delta.finish_reason
-        )
+        by_choice.setdefault(delta.choice, []).append(delta)
     return [
         {
             "index": index,
-            "text": delta.text,
-            "logprobs": delta.logprobs.as_json() if delta.logprobs else None,
-            "finish_reason": delta.finish_reason,
+            "text": "".join(delta.text for delta in pieces),
+            "logprobs": _joined([delta.logprobs for delta in pieces if delta.logprobs]),
+            "finish_reason": pieces[-1].finish_reason,
         }
-        for index, delta in sorted(folded.items())
+        for index, pieces in sorted(by_choice.items())
     ]
+
+
+def _joined(pieces: Sequence[Logprobs]) -> dict[str, Any] | None:
+    if not pieces:
+        return None
+    joined = Logprobs()
+    for piece in pieces:  # copies of a choice share their pieces, so none may grow
+        joined.extend(piece)
+    return joined.as_json()
 
 
 # --- one prompt ---------------------------------------------------------------------------------
@@ -327,13 +328,11 @@ class _Choice:
 
     def _generated(self, update: CandidateUpdate) -> tuple[str, Logprobs | None]:
         shape = self._shape
-        text = update.text
-        if self._cut and text:
-            # A character that the prompt began and nobody finished: its bytes are the prompt's.
-            text = text.removeprefix("\ufffd")
-            self._cut = False
+        cut = self._cut
+        text = self._without_cut(update.text)
         if self._token_text is None:
             return text, None
+        self._cut = cut
         logprobs = Logprobs() if shape.logprobs else None
         last = ""
         for position, token_id in enumerate(update.token_ids):
@@ -351,8 +350,16 @@ class _Choice:
         if self._token_text.is_special(token_id):
             name = self._token_text.name(token_id)
             return name, 0 if self._shape.skip_special_tokens else len(name)
-        token = self._token_text.next(token_id)
+        token = self._without_cut(self._token_text.next(token_id))
         return token, len(token)
+
+    def _without_cut(self, text: str) -> str:
+        """The text without a character that the prompt began and nobody finished: its bytes are
+        the prompt's."""
+        if not self._cut or not text:
+            return text
+        self._cut = False
+        return text.removeprefix("\ufffd")
 
     def _stays(self, update: CandidateUpdate) -> bool:
         """Whether generation ended on a stop token that belongs into the text."""

@@ -1,7 +1,7 @@
 """The plugin's own settings: flags of adapter.serve, or environment variables elsewhere."""
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentError, ArgumentParser
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,16 +45,27 @@ def settings_from(args: Any) -> Settings:
     """The settings of a server started by adapter.serve, or by vLLM's own command.
 
     Raises:
-        ValueError: an environment variable with a value that the flag would not take.
+        ValueError: a value that cannot be; the message names the flag and the variable.
     """
-    defaults = ArgumentParser(exit_on_error=False)
-    add_flags(defaults)
-    values = defaults.parse_args([], Namespace())
-    unknown = getattr(args, "unknown_fields", values.unknown_fields)
-    if unknown not in ("report", "reject"):
-        raise ValueError(f"{PREFIX}UNKNOWN_FIELDS must be report or reject, not {unknown!r}")
+    parser = ArgumentParser(exit_on_error=False)
+    add_flags(parser)
+    try:
+        values = parser.parse_args([])
+    except ArgumentError as error:
+        raise _wrong(str(error.argument_name), f"is wrong: {error.message}") from None
+    for name in vars(values):
+        setattr(values, name, getattr(args, name, getattr(values, name)))
+    if values.unknown_fields not in ("report", "reject"):
+        raise _wrong("--unknown-fields", f"must be report or reject, not {values.unknown_fields}")
+    if values.max_choices < 1:
+        raise _wrong("--max-choices", f"must be at least 1, not {values.max_choices}")
     return Settings(
-        reject_unknown_fields=unknown == "reject",
-        max_choices=getattr(args, "max_choices", values.max_choices),
-        infill_template=getattr(args, "infill_template", values.infill_template),
+        reject_unknown_fields=values.unknown_fields == "reject",
+        max_choices=values.max_choices,
+        infill_template=values.infill_template,
     )
+
+
+def _wrong(flag: str, what: str) -> ValueError:
+    variable = PREFIX + flag.strip("-").replace("-", "_").upper()
+    return ValueError(f"{flag}, or the environment variable {variable}, {what}")

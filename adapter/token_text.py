@@ -96,11 +96,28 @@ def _begun_character(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
     tail = list(token_ids[-CONTEXT:])
     if not tail or not tokenizer.decode(tail).endswith(REPLACEMENT):
         return []
-    for count in range(1, min(len(tail), 4) + 1):
-        # The longest run of tokens that print nothing but an unfinished character.
-        if tokenizer.decode(tail[-count:]) != REPLACEMENT:
-            return tail[-(count - 1) :] if count > 1 else tail[-1:]
+    literal = tokenizer.encode(REPLACEMENT, add_special_tokens=False)
+    for count in range(min(len(tail), 4) + 1):
+        before = tail[: len(tail) - count]
+        whole = not tokenizer.decode(before).endswith(REPLACEMENT)
+        if whole or before[-len(literal) :] == literal:  # the text may hold U+FFFD itself
+            return tail[len(before) :]
     return tail[-4:]
+
+
+class _AfterPrompt:
+    """A DecodeStream primed with a prompt's last tokens, whose first text loses what they show."""
+
+    def __init__(self, stream: Any, shown: str) -> None:
+        self._stream = stream
+        self._shown = shown
+
+    def step(self, tokenizer: Any, token_id: int) -> str | None:
+        """The text that a token adds, as DecodeStream gives it."""
+        text: str | None = self._stream.step(tokenizer, token_id)
+        if text and self._shown:
+            text, self._shown = text.removeprefix(self._shown), ""
+        return text
 
 
 def repair_detokenizer() -> None:
@@ -120,9 +137,16 @@ def repair_detokenizer() -> None:
 
     def __init__(self: Any, tokenizer: Any, request: Any) -> None:
         original(self, tokenizer, request)
-        begun = _begun_character(tokenizer, request.prompt_token_ids or ())
-        if begun:
-            self.stream = type(self.stream)(ids=begun, skip_special_tokens=self.skip_special_tokens)
+        tail = list((request.prompt_token_ids or ())[-CONTEXT:])
+        if not tail or not tokenizer.decode(tail).endswith(REPLACEMENT):
+            return
+        begun = _begun_character(tokenizer, tail)
+        # A prompt may also end with U+FFFD itself, which the stream takes for unfinished as well.
+        ids = begun or tokenizer.encode(REPLACEMENT, add_special_tokens=False)
+        shown = tokenizer.decode(ids)
+        shown = shown.removesuffix(REPLACEMENT) if begun else shown
+        stream = type(self.stream)(ids=ids, skip_special_tokens=self.skip_special_tokens)
+        self.stream = _AfterPrompt(stream, shown) if shown else stream
 
     __init__.repaired = True  # type: ignore[attr-defined]
     FastIncrementalDetokenizer.__init__ = __init__

@@ -13,10 +13,9 @@ from adapter.engine_io import BeamSettings, EngineCall, Prompt, SamplingFields, 
 from adapter.errors import InvalidRequest, NotSupported
 from adapter.infill import Infill
 
-# vLLM raises a temperature below this to it ("may cause numerical errors"), and takes one below
-# GREEDY_TEMPERATURE as 0 (vllm/sampling_params.py, _MAX_TEMP and _SAMPLING_EPS).
+# vLLM raises a temperature below this, but above 0, to it: it "may cause numerical errors"
+# (vllm/sampling_params.py, _MAX_TEMP).
 LOWEST_TEMPERATURE = 0.01
-GREEDY_TEMPERATURE = 1e-5
 
 _TOKEN_ID = re.compile("-?[0-9]{1,18}")
 
@@ -76,7 +75,8 @@ def plan(request: CompletionV2Request, facts: ServerFacts) -> Plan:
     sampling = _sampling_fields(request, facts)
     generates = request.max_tokens > 0
     beam = _beam(request, candidates, facts) if request.use_beam_search and generates else None
-    ranked = beam is None and generates and request.best_of > 1
+    # A stream gives its answers as they come, and only where all candidates are answers.
+    ranked = beam is None and generates and request.best_of > 1 and not request.stream
     if ranked:
         sampling.setdefault("logprobs", 0)  # for the engine's sum of log-probabilities
     # Greedy answers to one prompt are the same text: the engine makes it once (and refuses to make
@@ -185,8 +185,8 @@ def refuse_unsupported(request: CompletionV2Request) -> None:
             param="response_format",
         )
     if not request.use_beam_search:
-        for name in ("length_penalty", "early_stopping"):
-            if getattr(request, name) not in (None, False, 1.0):
+        for name, neutral in (("length_penalty", 1), ("early_stopping", False)):
+            if getattr(request, name) not in (None, neutral):
                 raise NotSupported(
                     f"{name} has a meaning in beam search only, and use_beam_search is not true.",
                     param=name,
@@ -334,7 +334,7 @@ def _stop(request: CompletionV2Request) -> list[str]:
 
 
 def _temperature(request: CompletionV2Request) -> float:
-    if request.top_p == 0 or request.temperature < GREEDY_TEMPERATURE:
+    if request.top_p == 0 or request.temperature == 0:
         return 0.0
     return max(request.temperature, LOWEST_TEMPERATURE)
 

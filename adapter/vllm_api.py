@@ -9,7 +9,6 @@ from vllm.engine.protocol import EngineClient
 from vllm.entrypoints.cli.serve import ServeSubcommand
 from vllm.entrypoints.openai.models.serving import OpenAIServingModels
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
-from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
 from vllm.entrypoints.serve.utils.fingerprint import get_system_fingerprint
 from vllm.entrypoints.serve.utils.sse_keep_alive import with_sse_keep_alive
 from vllm.exceptions import (
@@ -36,6 +35,11 @@ from vllm.tracing import (
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer, IncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
+
+try:
+    from vllm.entrypoints.common.startup import cli_env_setup  # since 0.33
+except ModuleNotFoundError:
+    from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
 
 # vLLM configures the loggers below its own name, so ours is one of them.
 logger = init_logger("vllm.completion_v2")

