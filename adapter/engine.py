@@ -183,9 +183,14 @@ class Engine:
             streams = [runs.call(index, call) for index, call in enumerate(calls) if call.work.runs]
             if not streams:
                 yield [(index, _NOTHING) for index in range(len(calls))]
-            async with aclosing(_merge(streams)) as merged:
-                async for updates in merged:
-                    yield updates
+            elif len(streams) == 1:
+                async with aclosing(streams[0]) as only:
+                    async for update in only:
+                        yield [(0, update)]
+            else:
+                async with aclosing(_merge(streams)) as merged:
+                    async for updates in merged:
+                        yield updates
         except ApiError:
             raise
         except Exception as error:
@@ -238,11 +243,7 @@ class _Runs:
 
 
 async def _merge(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerator[Updates, None]:
-    if len(streams) == 1:
-        async with aclosing(streams[0]) as only:
-            async for update in only:
-                yield [(0, update)]
-        return
+    """What all streams bring, as it comes; what one turn of the event loop brings, at once."""
     ready: Updates = []
     wake = asyncio.Event()
     failures: list[Exception] = []

@@ -32,14 +32,16 @@ class CompletionV2Plugin:
         from adapter.openapi import completions_route, describe
         from adapter.routes import PATH, CompletionsEndpoint, KeyErrors
         from adapter.token_text import repair_detokenizer
+        from adapter.vllm_api import envs
 
         repair_detokenizer()
         self._endpoint = CompletionsEndpoint()
         app.router.routes.append(completions_route(PATH, self._endpoint))
         describe(app)
-        build_stack = app.build_middleware_stack
-        # Around vLLM's own middleware, which is added later and would go around one added here.
-        app.build_middleware_stack = lambda: KeyErrors(build_stack())  # type: ignore[method-assign]
+        if getattr(getattr(app.state, "args", None), "api_key", None) or envs.VLLM_API_KEY:
+            build_stack = app.build_middleware_stack
+            # Around vLLM's own middleware, which is added later and would go around one added here.
+            app.build_middleware_stack = lambda: KeyErrors(build_stack())  # type: ignore[method-assign]
 
     async def init_state(self, engine_client: Any, state: State, args: Namespace) -> None:
         """Give the route its engine. Without one (vLLM's render server) it answers 503."""

@@ -222,24 +222,25 @@ class _Exchange:
     ) -> None:
         # The status waits for the engine's first word: until then an error is an HTTP error.
         first = envelope.chunks(answer.deltas(await anext(updates)))
-        await self._start(
-            200, b"text/event-stream; charset=utf-8", [(b"cache-control", b"no-cache")]
-        )
-        options = request.stream_options
-
-        async def events() -> AsyncGenerator[bytes, None]:
-            yield first
-            async for batch in updates:
-                yield envelope.chunks(answer.deltas(batch))
-            if options and options.include_usage:
-                yield envelope.usage_chunk(answer.usage())
-
+        no_cache = [(b"cache-control", b"no-cache")]
+        await self._start(200, b"text/event-stream; charset=utf-8", no_cache)
+        if first:
+            await self._write(first)
         interval = self._endpoint.keep_alive_seconds
-        async with aclosing(with_sse_keep_alive(events(), interval)) as kept_alive:
-            async for piece in kept_alive:
-                if piece:
-                    await self._write(piece if isinstance(piece, bytes) else piece.encode())
-        await self._write(DONE, last=True)
+        if interval > 0:
+            await self._write_all(with_sse_keep_alive(_events(answer, envelope, updates), interval))
+        else:  # one generator less for each token
+            async for batch in updates:
+                if events := envelope.chunks(answer.deltas(batch)):
+                    await self._write(events)
+        options = request.stream_options
+        last = envelope.usage_chunk(answer.usage()) if options and options.include_usage else b""
+        await self._write(last + DONE, last=True)
+
+    async def _write_all(self, events: AsyncGenerator[bytes | str, None]) -> None:
+        async with aclosing(events):
+            async for piece in events:
+                await self._write(piece if isinstance(piece, bytes) else piece.encode())
 
     # --- what goes over the wire
 
@@ -287,6 +288,14 @@ class _Exchange:
         if not self._endpoint.traces or not contains_trace_headers(self._headers):
             return None
         return dict(extract_trace_headers(self._headers))
+
+
+async def _events(
+    answer: Answer, envelope: Envelope, updates: AsyncIterator[Updates]
+) -> AsyncGenerator[bytes, None]:
+    async for batch in updates:
+        if events := envelope.chunks(answer.deltas(batch)):
+            yield events
 
 
 def _field_list(names: Sequence[str]) -> bytes:

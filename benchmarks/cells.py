@@ -1,6 +1,6 @@
 """What is measured, and what came out: cells of the matrix, their runs, both as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, Literal
@@ -80,8 +80,10 @@ class Cell:
 def sized_cell(streams: int, n: int, *, logprobs: bool, streamed: bool) -> Cell:
     """A cell whose requests are as long as a run of bearable length allows."""
     choices = streams * n
-    max_tokens = min(_MOST_TOKENS_PER_CHOICE, _RUN_TOKENS // choices)
-    requests = min(_MOST_REQUESTS_PER_STREAM, _RUN_TOKENS // (choices * max_tokens))
+    # Both make the engine slower: it samples at random for n, and sorts for logprobs.
+    run_tokens = _RUN_TOKENS // (2 if n > 1 or logprobs else 1)
+    max_tokens = min(_MOST_TOKENS_PER_CHOICE, run_tokens // choices)
+    requests = min(_MOST_REQUESTS_PER_STREAM, run_tokens // (choices * max_tokens))
     return Cell(streams, n, logprobs, streamed, max_tokens, requests)
 
 
@@ -96,14 +98,17 @@ def quick_cells() -> list[Cell]:
     return [STREAMING_CELL, REQUEST_CELL]
 
 
-def all_cells() -> list[Cell]:
-    """The whole matrix."""
-    return [*_matrix(), REQUEST_CELL]
+STREAMS = (1, 16, 64, 256)
 
 
-def _matrix() -> Iterator[Cell]:
+def all_cells(streams: Sequence[int] = STREAMS) -> list[Cell]:
+    """The matrix, or its part with so many streams."""
+    return [*_matrix(streams), REQUEST_CELL]
+
+
+def _matrix(stream_counts: Sequence[int]) -> Iterator[Cell]:
     for streamed, logprobs, n, streams in product(
-        (True, False), (False, True), (1, 4), (1, 16, 64, 256)
+        (True, False), (False, True), (1, 4), stream_counts
     ):
         yield sized_cell(streams, n, logprobs=logprobs, streamed=streamed)
 
@@ -169,6 +174,15 @@ class CellResult:
     def from_json(cls, value: dict[str, Any]) -> "CellResult":
         """The result that as_json wrote."""
         return cls(Cell(**value["cell"]), _runs(value["v1"]), _runs(value["v2"]))
+
+
+def merged(results: Iterable[CellResult]) -> list[CellResult]:
+    """One result for each cell, with the runs of all of its results."""
+    whole: dict[Cell, CellResult] = {}
+    for result in results:
+        before = whole.get(result.cell, CellResult(result.cell, [], []))
+        whole[result.cell] = CellResult(result.cell, before.v1 + result.v1, before.v2 + result.v2)
+    return list(whole.values())
 
 
 def _runs(values: list[dict[str, Any]]) -> list[Run]:

@@ -19,11 +19,13 @@ from benchmarks.cells import (
     MODEL,
     PATHS,
     STREAMING_CELL,
+    STREAMS,
     Cell,
     CellResult,
     Route,
     Run,
     all_cells,
+    merged,
     quick_cells,
 )
 from benchmarks.environment import Environment, environment
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # An exit, unlike the signal's default, stops the server on its way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if options.show is not None:
-        print(shown(options.show.read_text(encoding="utf-8")))
+        print(shown([file.read_text(encoding="utf-8") for file in options.show]))
         return 0
     try:
         _benchmark(options)
@@ -57,10 +59,22 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description="API server CPU of /v2/completions over vLLM's own /v1/completions.",
     )
     parser.add_argument("--quick", action="store_true", help="two cells of the matrix only")
+    parser.add_argument(
+        "--streams",
+        type=int,
+        nargs="+",
+        choices=STREAMS,
+        default=STREAMS,
+        help="only the matrix's cells with so many streams",
+    )
     parser.add_argument("--runs", type=int, default=5, help="runs of each cell and route (5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to a file")
     parser.add_argument(
-        "--show", type=Path, metavar="FILE", help="print the tables of such a file; run nothing"
+        "--show",
+        type=Path,
+        metavar="FILE",
+        nargs="+",
+        help="print the tables of such files as one; run nothing",
     )
     parser.add_argument(
         "--limit", action="store_true", help="measure AsyncLLM without HTTP too: the floor"
@@ -79,7 +93,7 @@ def _benchmark(options: argparse.Namespace) -> None:
         if options.json is not None:
             options.json.write_text(as_json(machine, results, limit), encoding="utf-8")
 
-    cells = quick_cells() if options.quick else all_cells()
+    cells = quick_cells() if options.quick else all_cells(options.streams)
     flags = ["--api-server-count", "1", *engine_flags(ENGINE)]
     print("Starting the server.", file=sys.stderr, flush=True)
     with (
@@ -154,12 +168,15 @@ def as_json(machine: Environment, results: Sequence[CellResult], limit: Sequence
     return json.dumps(everything, indent=1) + "\n"
 
 
-def shown(recorded: str) -> str:
-    """What was printed when this JSON, as_json's, was measured."""
-    everything = json.loads(recorded)
-    results = [CellResult.from_json(cell) for cell in everything["cells"]]
-    limit = [LimitRun(**run) for run in everything["limit"]]
-    machine = Environment(**everything["environment"])
+def shown(recorded: Sequence[str]) -> str:
+    """What was printed when these JSON texts, as_json's, were measured, as one report.
+
+    They should be of one machine: the first one's is shown.
+    """
+    parts = [json.loads(text) for text in recorded]
+    results = merged(CellResult.from_json(cell) for part in parts for cell in part["cells"])
+    limit = [LimitRun(**run) for part in parts for run in part["limit"]]
+    machine = Environment(**parts[0]["environment"])
     return "\n".join([*machine.lines(), report(results, limit)])
 
 

@@ -13,6 +13,7 @@ from benchmarks.cells import (
     CellResult,
     Run,
     all_cells,
+    merged,
     quick_cells,
     sized_cell,
 )
@@ -36,6 +37,12 @@ def test_the_matrix_has_every_combination_once() -> None:
     kinds = [(c.streams, c.n, c.logprobs, c.streamed) for c in all_cells() if c.max_tokens > 1]
     assert len(kinds) == len(set(kinds)) == 4 * 2 * 2 * 2
     assert all(cell in all_cells() for cell in quick_cells())
+
+
+def test_a_part_of_the_matrix_has_its_streams_only() -> None:
+    part = [cell for cell in all_cells([16]) if not cell.counts_requests]
+    assert {cell.streams for cell in part} == {16}
+    assert len(part) == 8
 
 
 def test_a_run_keeps_to_its_size() -> None:
@@ -75,3 +82,13 @@ def test_a_result_survives_json() -> None:
     result = CellResult(STREAMING_CELL, [run(0.2), run(0.4)], [run(0.1), run(0.3)])
     assert CellResult.from_json(json.loads(json.dumps(result.as_json()))) == result
     assert result.ratio("us_per_token") == pytest.approx((0.625, 0.5, 0.75))
+
+
+def test_results_of_one_cell_are_one() -> None:
+    first = CellResult(STREAMING_CELL, [run(0.2)], [run(0.1)])
+    other = CellResult(REQUEST_CELL, [run(0.5)], [run(0.5)])
+    again = CellResult(STREAMING_CELL, [run(0.4)], [run(0.3)])
+    assert merged([first, other, again]) == [
+        CellResult(STREAMING_CELL, [run(0.2), run(0.4)], [run(0.1), run(0.3)]),
+        other,
+    ]

@@ -51,13 +51,20 @@ def test_the_ratio_is_the_median_of_neighbours(results: list[CellResult]) -> Non
 
 
 def test_the_tables_have_a_row_for_each_cell() -> None:
-    lines = shown(RECORDED.read_text()).splitlines()
+    lines = shown([RECORDED.read_text()]).splitlines()
     assert lines[0].startswith("machine: 2 cores, AMD EPYC, 24 GiB of memory, load average ")
     assert lines[1].startswith("versions: python 3.11")
     assert sum(line.startswith("| 64 streams, n 1, 256 tokens ") for line in lines) == 1
     assert sum(line.startswith("| 16 streams, n 1, 1 tokens ") for line in lines) == 1
     rows = [line for line in lines if line.startswith("|")]
     assert len({len(row) for row in rows[:3]}) == 1  # they line up
+
+
+def test_files_of_parts_are_shown_as_one() -> None:
+    recorded = json.loads(RECORDED.read_text())
+    parts = [json.dumps(recorded | {"cells": [cell]}) for cell in recorded["cells"]]
+    assert "| 16 streams" not in shown(parts[:1])
+    assert "| 16 streams" in shown(parts)
 
 
 def test_what_is_written_is_what_is_shown() -> None:
