@@ -1,8 +1,14 @@
 """suffix becomes the model's own fill-in-the-middle prompt."""
 
+import asyncio
+
 import pytest
 
-from adapter import infill
+from adapter import infill, translate
+from adapter.contract import parse_request
+from adapter.settings import Settings
+from tests.fake_engine import FakeEngineClient, FakeServingModels
+from tests.tiny_tokenizer import SPECIAL
 
 RENDERED = {
     "fim_prefix with bars": "<|fim_prefix|>a = <|fim_suffix|> + c<|fim_middle|>",
@@ -43,3 +49,31 @@ def test_templates_need_both_places(template: str) -> None:
     """A template without either place, or with one twice, is refused."""
     with pytest.raises(ValueError, match="each once"):
         infill.from_template(template)
+
+
+@pytest.mark.needs_vllm
+@pytest.mark.parametrize("family", infill.FAMILIES)
+def test_a_model_of_each_family_is_asked_in_its_form(
+    family: str, models: FakeServingModels
+) -> None:
+    """The engine gets the family's tokens as single ids around the texts, and ends at its ends."""
+    from vllm.renderers.params import TokenizeParams
+
+    from adapter.engine import Engine
+    from tests.tiny_tokenizer import tiny_tokenizer
+
+    sentinels, form = infill.FAMILIES[family]
+    names = list(dict.fromkeys([*sentinels, *form.ends]))
+    tokenizer = tiny_tokenizer([name for name in names if name not in SPECIAL])
+    client = FakeEngineClient(tokenizer, TokenizeParams(max_total_tokens=64))
+    engine = Engine(client, models, Settings(reject_unknown_fields=False, max_choices=8))
+    request = parse_request(b'{"model": "m", "prompt": "a = ", "suffix": " + c", "echo": true}')
+    plan = translate.plan(request, engine.facts)
+    (token_ids,) = asyncio.run(engine.tokenize(plan.prompts, True))
+    vocabulary = tokenizer.get_vocab()
+    positions = [token_ids.index(vocabulary[name]) for name in sentinels]
+    assert positions == sorted(positions)
+    assert tokenizer.decode(token_ids) == RENDERED[family]
+    assert plan.echoes == ("a = ",)
+    ends = {vocabulary[name] for name in form.ends}
+    assert ends <= set(plan.work.sampling["stop_token_ids"])

@@ -1,5 +1,6 @@
 """A byte-level BPE tokenizer of a few hundred tokens: each byte, some pairs, three special ones."""
 
+from collections.abc import Sequence
 from typing import Any
 
 # Pairs that GPT-2's vocabulary has too: a blank, and a blank with the first bytes of an emoji.
@@ -7,8 +8,11 @@ _MERGES = [b"h|i", b"c|a", b"ca|t", b"\xf0|\x9f", b" |\xf0\x9f", b"\xc3|\xa9", b
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
-def tiny_tokenizer() -> Any:
-    """The tokenizer as vLLM wraps it. Ids 0 to 2 are special, id 3 + b is the byte b."""
+def tiny_tokenizer(more_special: Sequence[str] = ()) -> Any:
+    """The tokenizer as vLLM wraps it. Ids 0 to 2 are special, id 3 + b is the byte b.
+
+    more_special: more special tokens, after all others.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
     from vllm.tokenizers.hf import get_cached_tokenizer
@@ -29,7 +33,8 @@ def tiny_tokenizer() -> Any:
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([AddedToken(name, special=True) for name in SPECIAL])
+    special = [*SPECIAL, *more_special]
+    backend.add_special_tokens([AddedToken(name, special=True) for name in special])
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         bos_token="<|im_start|>",
