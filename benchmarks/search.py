@@ -20,7 +20,7 @@ from benchmarks.search_agreement import PROMPTS
 from benchmarks.server import BenchmarkError, Server, running_server
 
 WIDTH = 4
-MAX_TOKENS = 32
+MAX_TOKENS = 48
 ROUTES = ("/v2/completions", "/v1/completions")
 KINDS = {"ends_early": False, "nothing_ends": True}
 
@@ -35,7 +35,7 @@ def main() -> None:
     from adapter.default_model import MODEL_NAME, ensure_default_model
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5, help="runs of each route and kind (5)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each route and kind (3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to a file")
     options = parser.parse_args()
     machine = environment()
