@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MAX_TOKENS = 12
+MAX_TOKENS = 8
 TOLERANCE = 1e-3
 WIDTHS = (1, 2, 4, 8)
 PENALTIES = (0.0, 1.0, 2.0, -1.0)

@@ -116,11 +116,14 @@ def running_server(model_folder: Path, model: str, flags: Sequence[str] = ()) ->
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        # A benchmark that is told to end takes its server with it.
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
             _wait_until_ready(process, port, log)
             yield Server(process.pid, port, model)
         finally:
             stop(process)
+            signal.signal(signal.SIGTERM, before)
 
 
 def free_port() -> int:
