@@ -75,6 +75,7 @@ def make_parser(command: Any) -> ArgumentParser:
         "vLLM's server with POST /v2/completions, the V2 completion contract. Takes every flag of "
         "`vllm serve`. Without MODEL it serves a small built-in model."
     )
+    serve_parser.epilog = serve_parser.epilog.replace("vllm serve", _PROG)
     settings.add_flags(serve_parser)
     # vLLM's own default of 20 would forbid the wider beams of the contract; see beam_search.py.
     serve_parser.set_defaults(max_logprobs=MAX_LOGPROBS)

@@ -19,7 +19,7 @@ class Settings:
 
 def add_flags(parser: ArgumentParser) -> None:
     """Add the flags, under one heading of --help. Their defaults come from the environment."""
-    group = parser.add_argument_group("CompletionV2", "The /v2/completions route.")
+    group = parser.add_argument_group("CompletionV2")
     group.add_argument(
         "--unknown-fields",
         choices=["report", "reject"],
@@ -39,6 +39,9 @@ def add_flags(parser: ArgumentParser) -> None:
         help="How the model is asked to fill the gap before a suffix: a text with {prefix} and "
         "{suffix}. Found from the tokenizer for the common families.",
     )
+    # vLLM's --help lists the groups alone, so the group's own line names its flags.
+    names = ", ".join(action.option_strings[0] for action in group._group_actions)
+    group.description = f"The /v2/completions route: {names}."
 
 
 def settings_from(args: Any) -> Settings:

@@ -645,8 +645,10 @@ class RefusesAll:
         await send({"type": "http.response.body", "body": b'{"error":"Unauthorized"}'})
 
 
-def test_wrong_key_has_the_contracts_form(server: Server) -> None:
+def test_wrong_key_has_the_contracts_form(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's 401 gets the contract's body on this route, and keeps its other headers."""
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    server = serve()
     server.app.add_middleware(RefusesAll)
     got = ask(server)
     error = got.error()
