@@ -63,7 +63,10 @@ async def run_beam_search(
 ) -> AsyncGenerator[PromptUpdate, None]:
     """One update, when the search has ended. Closing the generator aborts the running calls."""
     prompt = call.prompt.token_ids
-    search = BeamSearch(settings, lambda token_ids: tokens.text_after(call.prompt, token_ids))
+    skips = call.work.sampling.get("skip_special_tokens", True)
+    search = BeamSearch(
+        settings, lambda ids: tokens.text_after(call.prompt, ids, skip_special_tokens=skips)
+    )
     fields = SamplingFields(logprobs=entries_needed(settings))
     first_fields = fields.copy()
     if "prompt_logprobs" in call.work.sampling:
@@ -79,6 +82,8 @@ async def run_beam_search(
         step += 1
     answers = [
         _answer(index, call, finished, settings.logprobs, tokens)
+        if index < call.work.answers
+        else _counted(index, finished)
         for index, finished in enumerate(search.finished())
     ]
     yield BeamUpdate(prompt_logprobs, answers)
@@ -148,12 +153,26 @@ def _answer(
     )
 
 
+def _counted(index: int, finished: Finished) -> BeamAnswer:
+    """A finished beam that is not shown: its tokens count."""
+    return BeamAnswer(
+        index=index,
+        text="",
+        token_ids=finished.beam.token_ids,
+        logprobs=None,
+        finish_reason=finished.finish_reason,
+        stop_reason=finished.stop_reason,
+        cumulative_logprob=finished.beam.log_probability,
+    )
+
+
 def _table(finished: Finished, count: int, tokens: Tokens) -> BeamTable:
     """The scores of a beam's tokens, each with the `count` best of its position."""
     table = BeamTable([], [], [], [], [])
     for step in finished.steps():
         table.start_indices.append(len(table.token_ids))
         own = (step.token_id, step.logprob)
+        assert step.table is not None
         for token_id, logprob in [own, *list(best_tokens(step.table))[:count]]:
             name = tokens.name(token_id)
             table.token_ids.append(token_id)

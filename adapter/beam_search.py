@@ -16,6 +16,9 @@ from typing import NamedTuple
 
 from adapter.engine_io import BeamSettings, LogprobTable
 
+# More tokens than a character has bytes: those before its last one print nothing.
+_SILENT_TOKENS = 8
+
 
 class Step(NamedTuple):
     """One token of a beam, and where it came from; the beam is the chain of its steps."""
@@ -23,8 +26,8 @@ class Step(NamedTuple):
     before: "Step | None"
     token_id: int
     logprob: float
-    table: LogprobTable
-    """The scores at this position: one position, the best tokens first after the first entry."""
+    table: LogprobTable | None
+    """The scores at this position, kept where the caller wants to see them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,6 @@ class Beam:
     token_ids: tuple[int, ...]
     log_probability: float
     """Sum over token_ids."""
-    text: str = ""
-    """Kept only where stop strings are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,15 @@ class BeamSearch:
     """One prompt's search. Alternate `running` and `advance` until `done`."""
 
     def __init__(self, settings: BeamSettings, text_of: Callable[[Sequence[int]], str]) -> None:
-        """text_of: the text of generated tokens, asked for only where there are stop strings."""
+        """text_of: the text of the last tokens, asked for where there are stop strings."""
         self._settings = settings
         self._text_of = text_of
         self.running: list[Beam] = [Beam(None, (), 0.0)]
         self._finished: list[Finished] = []
         self._ends = settings.end_token_ids | settings.stop_token_ids
+        # A stop string of n characters ends in the last token and begins at most n tokens before,
+        # not counting tokens that print nothing.
+        self._window = max(map(len, settings.stop), default=0) + _SILENT_TOKENS
 
     @property
     def done(self) -> bool:
@@ -116,9 +120,8 @@ class BeamSearch:
         for total, index, token_id, logprob in heapq.nlargest(most, candidates, _probability):
             beam = self.running[index]
             token_ids = (*beam.token_ids, token_id)
-            text = self._text_of(token_ids) if self._settings.stop else ""
-            step = Step(beam.last, token_id, logprob, tables[index])
-            yield Beam(step, token_ids, total, text)
+            table = None if self._settings.logprobs is None else tables[index]
+            yield Beam(Step(beam.last, token_id, logprob, table), token_ids, total)
 
     def _ending(self, beam: Beam) -> tuple[str, int | str | None] | None:
         """Finish reason and stop reason of a beam that has just ended."""
@@ -130,9 +133,10 @@ class BeamSearch:
             return "stop", token_id
         count = len(beam.token_ids)
         if self._settings.stop and count > self._settings.min_tokens:
-            before = self._text_of(beam.token_ids[:-1])
+            window = beam.token_ids[-self._window :]
+            before, text = self._text_of(window[:-1]), self._text_of(window)
             for stop in self._settings.stop:
-                if beam.text.find(stop, max(len(before) - len(stop) + 1, 0)) >= 0:
+                if text.find(stop, max(len(before) - len(stop) + 1, 0)) >= 0:
                     return "stop", stop
         return ("length", None) if count == self._settings.max_tokens else None
 

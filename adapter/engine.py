@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any, TypedDict
@@ -21,7 +21,7 @@ from adapter.infill import find as find_infill
 from adapter.infill import from_template
 from adapter.settings import Settings
 from adapter.token_text import Tokens
-from adapter.translate import ServerFacts
+from adapter.translate import ServerFacts, prompt_name
 from adapter.vllm_api import (
     EngineClient,
     EngineDeadError,
@@ -76,6 +76,11 @@ class Engine:
         vocab_size = config.get_vocab_size()
         vocabulary = tokenizer.get_vocab()
         ends = _end_token_ids(client)
+        if getattr(config, "logprobs_mode", "raw_logprobs") in ("raw_logits", "processed_logits"):
+            raise ValueError(
+                "/v2/completions needs log-probabilities, and --logprobs-mode gives logits: start "
+                "the server with raw_logprobs or processed_logprobs"
+            )
         self.tokens = Tokens(tokenizer, ends)
         infill = (
             from_template(settings.infill_template)
@@ -90,6 +95,10 @@ class Engine:
             max_choices=settings.max_choices,
             max_logprobs=config.max_logprobs,
             end_token_ids=frozenset(ends),
+            max_tokens_cap=(getattr(config, "override_generation_config", None) or {}).get(
+                "max_new_tokens"
+            ),
+            speculative=getattr(client.vllm_config, "speculative_config", None) is not None,
             infill=infill,
             infill_end_ids=frozenset(
                 vocabulary[name] for name in (infill.ends if infill else ()) if name in vocabulary
@@ -135,40 +144,62 @@ class Engine:
             raise as_api_error(error) from error
 
     async def tokenize(
-        self, prompts: Sequence[str | list[int]], add_special_tokens: bool
+        self,
+        prompts: Sequence[str | list[int]],
+        add_special_tokens: bool,
+        check: Callable[[int, int], None],
     ) -> list[list[int]]:
         """Texts to token ids, in vLLM's renderer and off the event loop; ids stay as they are.
+
+        check: called with a prompt's index and its number of tokens, as soon as that is known; what
+        it raises ends the work, so that a request that cannot be served costs little.
 
         Raises:
             InvalidRequest: a text that is longer than the context could ever hold, or that vLLM's
                 renderer refuses.
         """
+        params = dataclasses.replace(
+            self._renderer.default_cmpl_tok_params,
+            max_total_tokens=None,  # lengths are checked here, with the counts in the message
+            add_special_tokens=add_special_tokens,
+        )
+        token_ids = [[] if isinstance(prompt, str) else prompt for prompt in prompts]
+        for portion in self._portions(prompts):
+            texts = [{"prompt": prompts[index]} for index in portion]
+            try:
+                rendered = await self._renderer.render_cmpl_async(texts, params)
+            except Exception as error:
+                raise as_api_error(error) from error
+            for index, engine_input in zip(portion, rendered, strict=True):
+                token_ids[index] = engine_input["prompt_token_ids"]
+                check(index, len(token_ids[index]))
+        whole = [ids or [self.facts.document_separator] for ids in token_ids]
+        for index, ids in enumerate(whole):
+            check(index, len(ids))
+        return whole
+
+    def _portions(self, prompts: Sequence[str | list[int]]) -> Iterator[list[int]]:
+        """The indices of the texts, in portions of about as much text as the context could hold."""
+        portion: list[int] = []
+        chars = 0
         for index, prompt in enumerate(prompts):
-            if isinstance(prompt, str) and len(prompt) > self._max_prompt_chars:
-                name = f"prompt[{index}]" if len(prompts) > 1 else "prompt"
+            if not isinstance(prompt, str) or not prompt:
+                continue
+            if len(prompt) > self._max_prompt_chars:
+                name = prompt_name(index, len(prompts))
                 raise InvalidRequest(
                     f"The model's context length is {self.facts.max_model_len} tokens; {name} has "
                     f"{len(prompt)} characters, and no {self._max_prompt_chars} characters fit.",
                     param=name,
                     code="context_length_exceeded",
                 )
-        texts = [{"prompt": prompt} for prompt in prompts if isinstance(prompt, str) and prompt]
-        params = dataclasses.replace(
-            self._renderer.default_cmpl_tok_params,
-            max_total_tokens=None,  # lengths are checked here, with the counts in the message
-            add_special_tokens=add_special_tokens,
-        )
-        try:
-            rendered = iter(await self._renderer.render_cmpl_async(texts, params) if texts else ())
-        except Exception as error:
-            raise as_api_error(error) from error
-        token_ids = [
-            (next(rendered)["prompt_token_ids"] if prompt else [])
-            if isinstance(prompt, str)
-            else prompt
-            for prompt in prompts
-        ]
-        return [ids or [self.facts.document_separator] for ids in token_ids]
+            portion.append(index)
+            chars += len(prompt)
+            if chars >= self._max_prompt_chars:
+                yield portion
+                portion, chars = [], 0
+        if portion:
+            yield portion
 
     async def run(
         self, calls: Sequence[EngineCall], *, request_id: str, stream: bool, options: "RunOptions"
@@ -204,6 +235,7 @@ class RunOptions(TypedDict):
     trace_headers: Mapping[str, str] | None
     priority: int
     data_parallel_rank: int | None
+    session_id: str | None
 
 
 class _Runs:

@@ -59,7 +59,7 @@ class UnknownModel(ApiError):
 
 
 class Unavailable(ApiError):
-    """The engine is dead, full or paused: the same request may succeed later or elsewhere (503)."""
+    """The engine is dead or full, or was stopped: try again later or elsewhere (503)."""
 
     status = 503
     code = "engine_unavailable"

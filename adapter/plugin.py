@@ -12,6 +12,14 @@ from starlette.datastructures import State
 
 from adapter import vllm_version
 
+# Flags of vLLM's that change the answers of its own /v1/completions; the contract's are fixed.
+_WITHOUT_EFFECT = (
+    "enable_force_include_usage",
+    "enable_per_request_metrics",
+    "enable_prompt_tokens_details",
+    "return_tokens_as_token_ids",
+)
+
 
 class CompletionV2Plugin:
     """vLLM's endpoint plugin (vllm/plugins/endpoint_plugins/interface.py)."""
@@ -47,12 +55,17 @@ class CompletionV2Plugin:
         """Give the route its engine. Without one (vLLM's render server) it answers 503."""
         from adapter.engine import Engine
         from adapter.settings import settings_from
+        from adapter.vllm_api import logger
 
         endpoint = self._endpoint
         endpoint.settings = settings_from(args)
         endpoint.keep_alive_seconds = float(getattr(args, "sse_keep_alive_interval", 0) or 0)
         endpoint.adds_request_id = not getattr(args, "enable_request_id_headers", False)
         endpoint.state = state
+        for name in _WITHOUT_EFFECT:
+            if getattr(args, name, False):
+                flag = "--" + name.replace("_", "-")
+                logger.warning("%s has no effect on POST /v2/completions", flag)
         if engine_client is None:
             return
         observability = engine_client.vllm_config.observability_config

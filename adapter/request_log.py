@@ -8,6 +8,8 @@ from typing import Any
 from adapter.respond import Usage
 from adapter.vllm_api import SpanKind, extract_trace_context, instrument_manual, logger
 
+_LONGEST = 1000
+
 
 class RequestRecord:
     """What is known of a request by its end. Never holds a text of the caller's but `user`."""
@@ -27,14 +29,14 @@ class RequestRecord:
         facts: dict[str, Any] = {
             "request_id": self.request_id,
             "status": self.status,
-            "model": self.model,
-            "user": self.user,
+            "model": _short(self.model),
+            "user": _short(self.user),
             "prompt_tokens": self.usage.prompt_tokens,
             "completion_tokens": self.usage.completion_tokens,
             "seconds": round((ended - self._started) / 1e9, 4),
         }
         if self.ignored:
-            facts["ignored_fields"] = ", ".join(self.ignored)
+            facts["ignored_fields"] = _short(", ".join(self.ignored))
         # JSON, so that nothing a caller sends can look like a line of its own.
         logger.info("completion %s", json.dumps(facts))
         if trace:
@@ -46,3 +48,8 @@ class RequestRecord:
                 context=extract_trace_context(headers),
                 kind=SpanKind.SERVER,
             )
+
+
+def _short(text: str | None) -> str | None:
+    """A caller's text, cut where it would fill the log."""
+    return text if text is None or len(text) <= _LONGEST else text[:_LONGEST] + "..."

@@ -32,7 +32,8 @@ from adapter.vllm_api import (
 
 PATH = "/v2/completions"
 
-MAX_BODY_BYTES = 64 * 2**20
+# Parsing holds up the event loop: some 0.15 s for each MiB of numbers.
+MAX_BODY_BYTES = 16 * 2**20
 _MAX_HEADER = 4000
 _CLIENT_GONE = 499  # as nginx logs it
 
@@ -65,6 +66,10 @@ class CompletionsEndpoint:
             state.server_load_metrics -= 1  # type: ignore[union-attr]
 
 
+class _ClientLeft(Exception):
+    """The caller left before its request was complete."""
+
+
 class _Exchange:
     """One request and its answer."""
 
@@ -86,6 +91,8 @@ class _Exchange:
             await self._unless_client_leaves()
         except ApiError as error:
             await self._fail(error)
+        except _ClientLeft:
+            self._record.status = _CLIENT_GONE
         except Exception:
             logger.exception("POST %s failed", PATH)
             await self._fail(InternalError())
@@ -104,6 +111,7 @@ class _Exchange:
             task.cancel()
 
         watcher = asyncio.create_task(watch())
+        watcher.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             await self._answer(body)
         except asyncio.CancelledError:
@@ -133,7 +141,7 @@ class _Exchange:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise InvalidRequest("The client left before its body was complete.")
+                raise _ClientLeft
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
             if size > MAX_BODY_BYTES:
@@ -154,22 +162,30 @@ class _Exchange:
         adapter = await engine.adapter_for(request.model)
         plan = translate.plan(request, engine.facts)
         self._adjusted = plan.adjusted
-        engine.refuse_if_unavailable(len(plan.prompts) * plan.work.candidates)
-        token_ids = await engine.tokenize(plan.prompts, request.add_special_tokens is not False)
-        calls = translate.engine_calls(
-            plan, token_ids, request.max_tokens, engine.facts.max_model_len
+        engine.refuse_if_unavailable(
+            len(plan.prompts) * plan.work.distinct if plan.work.runs else 0
         )
+        token_ids = await engine.tokenize(
+            plan.prompts,
+            request.add_special_tokens is not False,
+            lambda index, count: translate.check_length(
+                plan, index, count, request.max_tokens, engine.facts.max_model_len
+            ),
+        )
+        calls = translate.engine_calls(plan, token_ids)
         answer = Answer(request, calls, engine.tokens)
         envelope = self._envelope(request, engine)
         updates = engine.run(
             calls,
             request_id=f"cmpl-{self._record.request_id}",
-            stream=request.stream,
+            # Ranked answers are known at the end alone: a stream brings them all at once.
+            stream=request.stream and not plan.work.ranked,
             options={
                 "lora_request": adapter,
                 "trace_headers": self._trace_headers(),
                 "priority": _integer(self._headers.get("x-vllm-priority")) or 0,
                 "data_parallel_rank": _integer(self._headers.get("x-data-parallel-rank")),
+                "session_id": self._headers.get("x-session-id"),
             },
         )
         try:
@@ -220,19 +236,28 @@ class _Exchange:
         envelope: Envelope,
         updates: AsyncIterator[Updates],
     ) -> None:
-        # The status waits for the engine's first word: until then an error is an HTTP error.
-        first = envelope.chunks(answer.deltas(await anext(updates)))
-        no_cache = [(b"cache-control", b"no-cache")]
-        await self._start(200, b"text/event-stream; charset=utf-8", no_cache)
-        if first:
-            await self._write(first)
         interval = self._endpoint.keep_alive_seconds
-        if interval > 0:
-            await self._write_all(with_sse_keep_alive(_events(answer, envelope, updates), interval))
-        else:  # one generator less for each token
-            async for batch in updates:
-                if events := envelope.chunks(answer.deltas(batch)):
-                    await self._write(events)
+        first = asyncio.ensure_future(anext(updates))
+        try:
+            # The status waits for the engine's first word: until then an error is an HTTP error.
+            # A keep-alive interval bounds that wait, since a proxy would not wait longer.
+            await asyncio.wait({first}, timeout=interval or None)
+            start = envelope.chunks(answer.deltas(first.result())) if first.done() else b""
+            no_cache = [(b"cache-control", b"no-cache")]
+            await self._start(200, b"text/event-stream; charset=utf-8", no_cache)
+            if start:
+                await self._write(start)
+            if interval > 0:
+                waited = None if first.done() else first
+                events = _events(answer, envelope, updates, waited)
+                await self._write_all(with_sse_keep_alive(events, interval))
+            else:  # one generator less for each token
+                async for batch in updates:
+                    if piece := envelope.chunks(answer.deltas(batch)):
+                        await self._write(piece)
+        finally:
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
         options = request.stream_options
         last = envelope.usage_chunk(answer.usage()) if options and options.include_usage else b""
         await self._write(last + DONE, last=True)
@@ -240,7 +265,8 @@ class _Exchange:
     async def _write_all(self, events: AsyncGenerator[bytes | str, None]) -> None:
         async with aclosing(events):
             async for piece in events:
-                await self._write(piece if isinstance(piece, bytes) else piece.encode())
+                if piece:
+                    await self._write(piece if isinstance(piece, bytes) else piece.encode())
 
     # --- what goes over the wire
 
@@ -291,8 +317,14 @@ class _Exchange:
 
 
 async def _events(
-    answer: Answer, envelope: Envelope, updates: AsyncIterator[Updates]
+    answer: Answer,
+    envelope: Envelope,
+    updates: AsyncIterator[Updates],
+    first: asyncio.Future[Updates] | None,
 ) -> AsyncGenerator[bytes, None]:
+    """The events of all updates; `first` is one that is still waited for."""
+    if first is not None:
+        yield envelope.chunks(answer.deltas(await first))
     async for batch in updates:
         if events := envelope.chunks(answer.deltas(batch)):
             yield events
@@ -308,9 +340,11 @@ def _integer(value: str | None) -> int | None:
     """A routing header's number; such headers come from routers, and a wrong one is no request's
     fault (as in vLLM's own routes)."""
     try:
-        return int(value) if value is not None else None
+        number = int(value) if value is not None else None
     except ValueError:
         return None
+    # The engine's transport carries 64 bits.
+    return number if number is not None and abs(number) < 2**63 else None
 
 
 class KeyErrors:

@@ -50,12 +50,17 @@ class Tokens:
             self._names[token_id] = name
         return name
 
-    def text_after(self, prompt: Prompt, token_ids: Sequence[int]) -> str:
+    def text_after(
+        self, prompt: Prompt, token_ids: Sequence[int], *, skip_special_tokens: bool
+    ) -> str:
         """The text of generated tokens, without a character that is not complete."""
         context = prompt.token_ids[-CONTEXT:]
-        before: str = self._tokenizer.decode(context, skip_special_tokens=True)
-        whole: str = self._tokenizer.decode([*context, *token_ids], skip_special_tokens=True)
-        return whole[len(before) :].rstrip(REPLACEMENT)
+
+        def decoded(ids: Sequence[int]) -> str:
+            text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+            return text
+
+        return decoded([*context, *token_ids])[len(decoded(context)) :].rstrip(REPLACEMENT)
 
     def detokenizer(self, context: Sequence[int], sampling: SamplingFields | None = None) -> Any:
         """vLLM's incremental detokenizer after a context, for a request's fields if given."""

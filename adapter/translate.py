@@ -41,6 +41,10 @@ class ServerFacts:
     """Scores that the engine gives at one position; -1 for all."""
     end_token_ids: frozenset[int]
     """The model's ends of text."""
+    max_tokens_cap: int | None = None
+    """The most tokens that the operator lets one answer have (--override-generation-config)."""
+    speculative: bool = False
+    """True with speculative decoding, which cannot do everything."""
     infill: Infill | None = None
     """How the model fills a gap; None where it cannot."""
     infill_end_ids: frozenset[int] = frozenset()
@@ -67,7 +71,7 @@ def plan(request: CompletionV2Request, facts: ServerFacts) -> Plan:
         InvalidRequest: a value that the contract or the model does not allow.
         NotSupported: a field that this server cannot honour.
     """
-    refuse_unsupported(request)
+    refuse_unsupported(request, facts)
     candidates = _candidates(request)
     prompts = _prompts(request, candidates, facts)
     _refuse_nul(request, prompts)
@@ -75,8 +79,7 @@ def plan(request: CompletionV2Request, facts: ServerFacts) -> Plan:
     sampling = _sampling_fields(request, facts)
     generates = request.max_tokens > 0
     beam = _beam(request, candidates, facts) if request.use_beam_search and generates else None
-    # A stream gives its answers as they come, and only where all candidates are answers.
-    ranked = beam is None and generates and request.best_of > 1 and not request.stream
+    ranked = beam is None and generates and request.best_of > 1
     if ranked:
         sampling.setdefault("logprobs", 0)  # for the engine's sum of log-probabilities
     # Greedy answers to one prompt are the same text: the engine makes it once (and refuses to make
@@ -125,17 +128,8 @@ def _candidates(request: CompletionV2Request) -> int:
     return candidates
 
 
-def engine_calls(
-    plan: Plan, token_ids: Sequence[list[int]], max_tokens: int, max_model_len: int
-) -> tuple[EngineCall, ...]:
-    """One call a prompt, given the token ids of each.
-
-    Raises:
-        InvalidRequest: a prompt that leaves no room for max_tokens, with the counts and the limit.
-    """
-    for index, ids in enumerate(token_ids):
-        name = f"prompt[{index}]" if len(token_ids) > 1 else "prompt"
-        check_length(len(ids), max_tokens, plan.work.runs, name, max_model_len)
+def engine_calls(plan: Plan, token_ids: Sequence[list[int]]) -> tuple[EngineCall, ...]:
+    """One call a prompt, given the token ids of each."""
     return tuple(
         EngineCall(Prompt(echo, ids), plan.work)
         for echo, ids in zip(plan.echoes, token_ids, strict=True)
@@ -143,15 +137,19 @@ def engine_calls(
 
 
 def check_length(
-    prompt_tokens: int, max_tokens: int, runs: bool, name: str, max_model_len: int
+    plan: Plan, index: int, prompt_tokens: int, max_tokens: int, max_model_len: int
 ) -> None:
     """Refuse a prompt and max_tokens that do not fit the model's context together.
 
     The engine always has room for one token more than it is given, also to score a prompt.
+
+    Raises:
+        InvalidRequest: with the counts and the limit.
     """
-    needed = prompt_tokens + max(max_tokens, 1 if runs else 0)
+    needed = prompt_tokens + max(max_tokens, 1 if plan.work.runs else 0)
     if needed <= max_model_len:
         return
+    name = prompt_name(index, len(plan.prompts))
     counts = (
         f"The model's context length is {max_model_len} tokens; {name} has {prompt_tokens} tokens "
         f"and max_tokens asks for {max_tokens}"
@@ -161,16 +159,21 @@ def check_length(
             f"{counts}. Shorten the prompt.", param=name, code="context_length_exceeded"
         )
     raise InvalidRequest(
-        f"{counts}, {needed} together. Lower max_tokens or shorten the prompt.",
+        f"{counts}. Lower max_tokens or shorten the prompt.",
         param="max_tokens",
         code="context_length_exceeded",
     )
 
 
+def prompt_name(index: int, count: int) -> str:
+    """What a message calls a prompt: `prompt`, or `prompt[3]` where there are several."""
+    return f"prompt[{index}]" if count > 1 else "prompt"
+
+
 # --- what cannot be done ------------------------------------------------------------------------
 
 
-def refuse_unsupported(request: CompletionV2Request) -> None:
+def refuse_unsupported(request: CompletionV2Request, facts: ServerFacts) -> None:
     """Refuse, by name, each field that asks for what this server cannot do.
 
     Raises:
@@ -183,6 +186,17 @@ def refuse_unsupported(request: CompletionV2Request) -> None:
         raise NotSupported(
             f'response_format "{request.response_format.type}" is not supported by this server.',
             param="response_format",
+        )
+    for name in ("min_p", "logit_bias") if facts.speculative else ():
+        if getattr(request, name):
+            raise NotSupported(
+                f"{name} is not supported with this server's speculative decoding.", param=name
+            )
+    if request.suffix is not None and request.include_stop_str_in_output and request.stop:
+        raise NotSupported(
+            "include_stop_str_in_output and suffix cannot be combined where there are stop "
+            "strings: the tokens that end what is filled in would show too.",
+            param="include_stop_str_in_output",
         )
     if not request.use_beam_search:
         for name, neutral in (("length_penalty", 1), ("early_stopping", False)):
@@ -237,7 +251,7 @@ def _prompts(
         )
     for index, prompt in enumerate(prompts):
         if not isinstance(prompt, str):
-            name = f"prompt[{index}]" if len(prompts) > 1 else "prompt"
+            name = prompt_name(index, len(prompts))
             _check_ids(prompt, facts.max_prompt_token_id + 1, name)
     return prompts
 
@@ -280,7 +294,7 @@ def _refuse_nul(request: CompletionV2Request, prompts: Sequence[str | list[int]]
     """NUL ends strings in the C libraries behind tokenizers and grammars: never pass it on."""
     for index, prompt in enumerate(prompts):
         if isinstance(prompt, str) and "\0" in prompt:
-            name = f"prompt[{index}]" if len(prompts) > 1 else "prompt"
+            name = prompt_name(index, len(prompts))
             raise InvalidRequest(f"{name} must not hold a NUL character.", param=name)
     for name, texts in (("stop", _stop(request)), ("suffix", [request.suffix or ""])):
         if any("\0" in text for text in texts):
@@ -295,6 +309,11 @@ def _check_values(request: CompletionV2Request, facts: ServerFacts) -> None:
     for name, wrong, rule in _value_rules(request):
         if wrong:
             raise InvalidRequest(f"{name} {rule}.", param=name)
+    if facts.max_tokens_cap is not None and request.max_tokens > facts.max_tokens_cap:
+        raise InvalidRequest(
+            f"max_tokens must not be greater than {facts.max_tokens_cap} on this server.",
+            param="max_tokens",
+        )
     _check_ids(request.stop_token_ids or (), facts.vocab_size, "stop_token_ids")
     for key, bias in (request.logit_bias or {}).items():
         # Only the plain decimal form is a token id: "05" and "+5" would be two names for one.
@@ -366,7 +385,7 @@ def _sampling_fields(request: CompletionV2Request, facts: ServerFacts) -> Sampli
         stop_token_ids += sorted(facts.infill_end_ids.difference(stop_token_ids))
     if stop_token_ids:
         fields["stop_token_ids"] = stop_token_ids
-    if request.include_stop_str_in_output:
+    if request.include_stop_str_in_output and request.suffix is None:
         fields["include_stop_str_in_output"] = True
     if request.ignore_eos:
         fields["ignore_eos"] = True
@@ -402,8 +421,8 @@ def _beam(request: CompletionV2Request, width: int, facts: ServerFacts) -> BeamS
     if 0 <= facts.max_logprobs < needed:
         raise NotSupported(
             f"use_beam_search with a width of {width} needs the scores of {needed} tokens at each "
-            f"step, and the server gives {facts.max_logprobs}: start it with --max-logprobs "
-            f"{needed} or more.",
+            f"step (stop doubles the width, and each of stop_token_ids adds one), and the server "
+            f"gives {facts.max_logprobs}: start it with --max-logprobs {needed} or more.",
             param="use_beam_search",
         )
     return settings

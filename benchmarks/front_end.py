@@ -40,7 +40,7 @@ _ROUTES: tuple[Route, Route] = ("v1", "v2")
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print; 1 where nothing that means anything could be measured."""
     options = _parse(argv)
-    # An exit, unlike the signal's default, stops the server on its way out.
+    # An exit, unlike the signal's default, also ends the client, or the run without HTTP.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if options.show is not None:
         print(shown([file.read_text(encoding="utf-8") for file in options.show]))

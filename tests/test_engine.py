@@ -250,10 +250,35 @@ def test_error_mapping(name: str) -> None:
 # --- tokens -------------------------------------------------------------------------------------
 
 
+def accept(_index: int, _count: int) -> None:
+    """A check that finds nothing wrong."""
+
+
+def test_tokenizing_ends_at_the_first_prompt_that_is_refused(
+    engine: Any, client: FakeEngineClient
+) -> None:
+    """Long texts are tokenised a portion at a time, and no further than the first that fails."""
+
+    def refuse(index: int, count: int) -> None:
+        raise InvalidRequest(f"prompt {index} has {count} tokens")
+
+    long = "x" * engine._max_prompt_chars
+    with pytest.raises(InvalidRequest, match="prompt 0 "):
+        run(engine.tokenize([long, long, long], True, refuse))
+    assert [len(texts) for texts, _ in client.renderer.asked] == [1]
+
+
+def test_logits_are_no_logprobs(client: FakeEngineClient, models: FakeServingModels) -> None:
+    """A server whose scores are logits is refused at start."""
+    client.model_config.logprobs_mode = "raw_logits"
+    with pytest.raises(ValueError, match="--logprobs-mode"):
+        make_engine(client, models)
+
+
 def test_tokenize(engine: Any, client: FakeEngineClient, tokenizer: Any) -> None:
     """Texts become ids, ids stay as they are, empty texts become the separator, in order."""
     prompts = ["hi cat", [5, 6], "", "é"]
-    token_ids = run(engine.tokenize(prompts, True))
+    token_ids = run(engine.tokenize(prompts, True, accept))
     assert token_ids == [tokenizer.encode("hi cat"), [5, 6], [0], tokenizer.encode("é")]
     assert [texts for texts, _ in client.renderer.asked] == [["hi cat", "é"]]
 
@@ -261,7 +286,7 @@ def test_tokenize(engine: Any, client: FakeEngineClient, tokenizer: Any) -> None
 @pytest.mark.parametrize("add", [False, True])
 def test_tokenize_asks_for_special_tokens(engine: Any, client: FakeEngineClient, add: bool) -> None:
     """add_special_tokens reaches vLLM's renderer, which is to check no lengths."""
-    run(engine.tokenize(["hi"], add))
+    run(engine.tokenize(["hi"], add, accept))
     ((_, params),) = client.renderer.asked
     assert (params.add_special_tokens, params.max_total_tokens) == (add, None)
     assert client.renderer.default_cmpl_tok_params.max_total_tokens == 64
@@ -269,14 +294,14 @@ def test_tokenize_asks_for_special_tokens(engine: Any, client: FakeEngineClient,
 
 def test_ids_alone_ask_no_tokenizer(engine: Any, client: FakeEngineClient) -> None:
     """Where no prompt is a text the tokenizer has no work."""
-    assert run(engine.tokenize([[5], ""], True)) == [[5], [0]]
+    assert run(engine.tokenize([[5], ""], True, accept)) == [[5], [0]]
     assert client.renderer.asked == []
 
 
 def test_text_beyond_the_context_is_refused_unread(engine: Any, client: FakeEngineClient) -> None:
     """A text that no tokenizer could fit into the context is refused before it is tokenised."""
     with pytest.raises(InvalidRequest, match="64 tokens") as caught:
-        run(engine.tokenize(["hi", "x" * 100_000], True))
+        run(engine.tokenize(["hi", "x" * 100_000], True, accept))
     assert (caught.value.param, caught.value.code) == ("prompt[1]", "context_length_exceeded")
     assert client.renderer.asked == []
 

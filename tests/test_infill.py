@@ -69,7 +69,7 @@ def test_a_model_of_each_family_is_asked_in_its_form(
     engine = Engine(client, models, Settings(reject_unknown_fields=False, max_choices=8))
     request = parse_request(b'{"model": "m", "prompt": "a = ", "suffix": " + c", "echo": true}')
     plan = translate.plan(request, engine.facts)
-    (token_ids,) = asyncio.run(engine.tokenize(plan.prompts, True))
+    (token_ids,) = asyncio.run(engine.tokenize(plan.prompts, True, lambda *_: None))
     vocabulary = tokenizer.get_vocab()
     positions = [token_ids.index(vocabulary[name]) for name in sentinels]
     assert positions == sorted(positions)

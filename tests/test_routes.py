@@ -117,10 +117,7 @@ def test_stream_options_without_stream(server: Server, client: FakeEngineClient)
     assert CompletionV2Response.model_validate_json(got.body).choices[0].text == "a"
 
 
-@pytest.mark.parametrize("fields", [{}, {"best_of": 2}], ids=["n", "best_of equal to n"])
-def test_stream_of_two_choices(
-    server: Server, client: FakeEngineClient, fields: dict[str, Any]
-) -> None:
+def test_stream_of_two_choices(server: Server, client: FakeEngineClient) -> None:
     """Each choice of a stream keeps its index, whoever comes first."""
     client.will_answer(
         said("b", 11, index=1),
@@ -128,9 +125,62 @@ def test_stream_of_two_choices(
         said("B", 11, finish="stop", index=1),
         said("A", 10, finish="stop", index=0),
     )
-    choices = [event["choices"][0] for event in ask(server, stream=True, n=2, **fields).events()]
+    choices = [event["choices"][0] for event in ask(server, stream=True, n=2).events()]
     texts = ["".join(c["text"] for c in choices if c["index"] == index) for index in (0, 1)]
     assert texts == ["aA", "bB"]
+
+
+def test_stream_of_ranked_choices(server: Server, client: FakeEngineClient) -> None:
+    """With best_of = n the engine gives whole answers, and a stream brings them best first."""
+    worse, better = said("a", 10, finish="stop"), said("b", 11, finish="stop", index=1)
+    worse.outputs[0].cumulative_logprob, better.outputs[0].cumulative_logprob = -3.0, -1.0
+    worse.outputs.append(better.outputs[0])
+    client.will_answer(worse)
+    choices = [event["choices"][0] for event in ask(server, stream=True, n=2, best_of=2).events()]
+    assert [(choice["index"], choice["text"]) for choice in choices] == [(0, "b"), (1, "a")]
+    assert client.calls[0].params.output_kind.name == "FINAL_ONLY"
+
+
+def test_keep_alive_before_the_first_token(serve: Serve, client: FakeEngineClient) -> None:
+    """With a keep-alive interval a stream that waits for its first token is answered and kept."""
+    held = Held()
+    client.will_answer(held, said("a", 10, finish="stop"))
+    server = serve(sse_keep_alive_interval=0.01)
+
+    async def asked() -> Exchange:
+        kept = asyncio.Event()
+        progress = Exchange(on_piece=lambda _piece: kept.set())
+        task = asyncio.create_task(exchange(server.app, HI | {"stream": True}, progress=progress))
+        await held.reached.wait()
+        await kept.wait()
+        held.release.set()
+        return await task
+
+    got = run(asked())
+    assert got.status == 200
+    assert got.body.startswith(b": keep-alive\n\n")
+    assert got.body.endswith(b"data: [DONE]\n\n")
+    assert b'"text":"a"' in got.body
+
+
+@pytest.mark.parametrize(
+    "priority", ["3", "-1", "99999999999999999999", "-99999999999999999999", "x"]
+)
+def test_priority_header(server: Server, client: FakeEngineClient, priority: str) -> None:
+    """A router's priority reaches the engine where its transport can carry it."""
+    client.will_answer(said("a", 10, finish="stop"))
+    got = run(exchange(server.app, HI, headers={"x-vllm-priority": priority}))
+    assert got.status == 200
+    expected = int(priority) if priority in ("3", "-1") else 0
+    assert client.calls[0].options["priority"] == expected
+
+
+def test_admission_counts_what_the_engine_makes(server: Server, client: FakeEngineClient) -> None:
+    """n greedy answers take one place in the engine, and nothing to generate takes none."""
+    client.will_answer(said("a", 10, finish="stop"))
+    ask(server, n=4, temperature=0)
+    ask(server, n=4, max_tokens=0)
+    assert client.admissions[-2:] == [1, 0]
 
 
 def test_several_prompts(server: Server, client: FakeEngineClient) -> None:

@@ -170,6 +170,12 @@ def test_special_tokens(tokens: Any) -> None:
 def test_text_after_a_prompt(tokens: Any, tokenizer: Any) -> None:
     """The text of generated tokens is what follows the prompt, without an unfinished character."""
     prompt = Prompt("hi", tokenizer.encode("hi"))
-    assert tokens.text_after(prompt, byte_ids(b" on" + CAT)) == " on🐈"
-    assert tokens.text_after(prompt, byte_ids(b" on" + CAT[:2])) == " on"
-    assert tokens.text_after(prompt, [*byte_ids(b"a"), 2]) == "a"
+
+    def text(ids: list[int], skip: bool = True) -> str:
+        after: str = tokens.text_after(prompt, ids, skip_special_tokens=skip)
+        return after
+
+    assert text(byte_ids(b" on" + CAT)) == " on🐈"
+    assert text(byte_ids(b" on" + CAT[:2])) == " on"
+    assert text([*byte_ids(b"a"), 2]) == "a"
+    assert text([*byte_ids(b"a"), 2], skip=False) == "a<|im_end|>"

@@ -11,7 +11,15 @@ from adapter.contract import CompletionV2Request, parse_request
 from adapter.engine_io import BeamSettings, SamplingFields
 from adapter.errors import InvalidRequest, NotSupported
 from adapter.infill import Infill
-from adapter.translate import FIELDS, SEED_RANGE, Plan, ServerFacts, engine_calls, plan
+from adapter.translate import (
+    FIELDS,
+    SEED_RANGE,
+    Plan,
+    ServerFacts,
+    check_length,
+    engine_calls,
+    plan,
+)
 
 FACTS = ServerFacts(
     max_model_len=32,
@@ -200,10 +208,32 @@ def test_best_of_makes_more_and_ranks() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_best_of_equal_to_n(stream: bool) -> None:
-    """best_of = n shows every candidate; only where none is streamed can they be ranked."""
+    """best_of = n shows every candidate, best first, streamed or not."""
     work = planned(n=3, best_of=3, stream=stream).work
     assert (work.sampling["n"], work.answers, work.candidates) == (3, 3, 3)
-    assert not (work.ranked and stream)
+    assert work.ranked
+
+
+def test_operators_cap_of_max_tokens() -> None:
+    """More than the operator lets one answer have is refused by name; the cap itself is not."""
+    capped = replace(FACTS, max_tokens_cap=8)
+    assert planned(capped, max_tokens=8).work.sampling["max_tokens"] == 8
+    assert refusal(capped, max_tokens=9).param == "max_tokens"
+
+
+@pytest.mark.parametrize(("name", "value"), [("min_p", 0.1), ("logit_bias", {"5": 1})])
+def test_speculative_decoding_refusals(name: str, value: Any) -> None:
+    """What speculative decoding cannot do is refused by name; neutral values are not."""
+    speculative = replace(FACTS, speculative=True)
+    assert refusal(speculative, **{name: value}).param == name
+    planned(speculative, min_p=0, logit_bias={})
+
+
+def test_absurd_max_tokens() -> None:
+    """A max_tokens of thousands of digits is refused like any that does not fit."""
+    with pytest.raises(InvalidRequest) as caught:
+        calls_for(1, max_tokens=int("9" * 4300))
+    assert caught.value.param == "max_tokens"
 
 
 @pytest.mark.parametrize(
@@ -527,7 +557,10 @@ def calls_for(*lengths: int, **fields: Any) -> tuple[Any, ...]:
     """The engine calls for prompts of some lengths, in a context of 32 tokens."""
     request = parse(prompt=[[1] for _ in lengths], **fields)
     token_ids = [[1] * length for length in lengths]
-    return engine_calls(plan(request, FACTS), token_ids, request.max_tokens, FACTS.max_model_len)
+    made = plan(request, FACTS)
+    for index, length in enumerate(lengths):
+        check_length(made, index, length, request.max_tokens, FACTS.max_model_len)
+    return engine_calls(made, token_ids)
 
 
 @pytest.mark.parametrize(
