@@ -1,7 +1,7 @@
 """Runs a beam search on the engine: a scoring call for each beam and step, then the finished texts.
 
-One call makes one token of one beam, so all calls of a step are sent together and share the engine's
-steps. The engine's prefix cache, where it is on, keeps what the beams have in common.
+One call makes one token of one beam, so all calls of a step are sent together and share the
+engine's steps. The engine's prefix cache, where it is on, keeps what the beams have in common.
 """
 
 import asyncio
