@@ -44,7 +44,8 @@ class CompletionV2Plugin:
 
         repair_detokenizer()
         self._endpoint = CompletionsEndpoint()
-        app.router.routes.append(completions_route(PATH, self._endpoint))
+        # First: each request walks the routes twice, for the router and for vLLM's metrics.
+        app.router.routes.insert(0, completions_route(PATH, self._endpoint))
         describe(app)
         if getattr(getattr(app.state, "args", None), "api_key", None) or envs.VLLM_API_KEY:
             build_stack = app.build_middleware_stack
