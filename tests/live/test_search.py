@@ -134,6 +134,22 @@ def test_beams_stop_at_stop_strings(server: Server) -> None:
     assert all(text.endswith("six") for text in ended)
 
 
+def test_beams_stop_at_a_control_token_that_shows(server: Server) -> None:
+    """A stop string that is a control token ends a beam where such tokens are shown."""
+    fields: dict[str, Any] = {"prompt": chat("Is the sky blue? Answer yes or no.")}
+    reply = server.ask(
+        **fields,
+        max_tokens=12,
+        use_beam_search=True,
+        n=3,
+        ignore_eos=True,
+        skip_special_tokens=False,
+        stop=["<|im_end|>"],
+    )
+    assert all("<|im_end|>" not in text for text in reply.texts)
+    assert "stop" in [choice["finish_reason"] for choice in reply.choices]
+
+
 def test_beams_stop_at_stop_tokens(server: Server) -> None:
     """A plain stop token ends a beam and stays in its text."""
     reply = server.ask(
