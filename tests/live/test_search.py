@@ -1,9 +1,11 @@
 """best_of and beam search on real weights."""
 
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from benchmarks.search_agreement import Case, Oracle, disagreement
@@ -277,3 +279,38 @@ def test_beam_refusals(server: Server) -> None:
 def test_suffix_is_refused_by_a_model_without_infilling(server: Server) -> None:
     """The built-in model's tokenizer has no fill-in-the-middle tokens."""
     server.refuses("suffix", prompt="def add(a, b):\n", suffix="\n    return total\n")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_tokens": 2000, "best_of": 4},
+        {"max_tokens": 500, "use_beam_search": True, "best_of": 4},
+    ],
+    ids=["best_of", "beam"],
+)
+def test_a_client_that_leaves_stops_the_search(server: Server, fields: dict[str, Any]) -> None:
+    """Two seconds after the client left, none of its candidates or beams goes on."""
+    body = {"model": server.model, "prompt": "Write on and on.", "ignore_eos": True, **fields}
+    with pytest.raises(httpx.ReadTimeout):
+        server.http.post("/v2/completions", json=body, timeout=1)
+    time.sleep(2)
+    before = server.metric("vllm:generation_tokens_total")
+    time.sleep(1)
+    assert server.metric("vllm:generation_tokens_total") == before
+    server.check_alive()
+    assert server.metric("vllm:num_requests_running") == 0
+    assert server.metric("vllm:num_requests_waiting") == 0
+
+
+@pytest.mark.parametrize("search", [{"best_of": 3}, {"use_beam_search": True, "best_of": 2}])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("prompt", [999999]), ("prompt", [[-1]]), ("stop_token_ids", [49152])],
+    ids=["prompt", "negative", "stop_token_ids"],
+)
+def test_search_refuses_ids_outside_the_vocabulary(
+    server: Server, search: dict[str, Any], field: str, value: Any
+) -> None:
+    """Ids that the model does not have are refused before any candidate or beam is made."""
+    server.refuses_whole(field, **{"prompt": "Hi", "max_tokens": 4, **search, field: value})
