@@ -164,10 +164,11 @@ class _Shape:
         self.stop_token_ids = frozenset(request.stop_token_ids or ())
         stop = request.stop or ()
         self.stop = [stop] if isinstance(stop, str) else [text for text in stop if text]
-        self.include_stop = bool(request.include_stop_str_in_output)
         self.token_texts = token_texts
-        # The engine leaves a stop token out of the text; the contract keeps a plain one.
-        self.keeps_stop_token = bool(self.stop_token_ids) and not self.include_stop
+        # The engine leaves a stop token out of the text unless it is told to include stops, which
+        # it is not beside a suffix (translate.py); the contract keeps a plain one.
+        included = bool(request.include_stop_str_in_output) and request.suffix is None
+        self.keeps_stop_token = bool(self.stop_token_ids) and not included
 
 
 class _PromptAnswer:

@@ -273,6 +273,12 @@ def test_stop_token_that_the_engine_kept_is_not_doubled() -> None:
     assert stopped(" green six", 2, 6, by=6, include_stop_str_in_output=True) == " green six"
 
 
+def test_stop_token_stays_beside_a_suffix_whatever_is_included() -> None:
+    """Beside a suffix the engine is never told to include stops, so the token is added here."""
+    fields: dict[str, Any] = {"suffix": "x", "include_stop_str_in_output": True}
+    assert stopped(" green", 2, 6, by=6, **fields) == " green six"
+
+
 def test_stop_string_ends_before_the_stop_token() -> None:
     """A text that a stop string ended does not get its last token back."""
     assert stopped(" gr", 2, by="een", stop=["een"]) == " gr"

@@ -179,6 +179,15 @@ class Server:
         assert self.http.get("/health").status_code == 200
         assert self.post(prompt="x", max_tokens=1).status_code == 200
 
+    def check_idle(self) -> None:
+        """No token is generated any more, and nothing runs or waits; then the server is alive."""
+        before = self.metric("vllm:generation_tokens_total")
+        time.sleep(1)
+        assert self.metric("vllm:generation_tokens_total") == before
+        self.check_alive()
+        assert self.metric("vllm:num_requests_running") == 0
+        assert self.metric("vllm:num_requests_waiting") == 0
+
     def metric(self, name: str) -> float:
         """The sum of a Prometheus metric over its labels."""
         lines = self.http.get("/metrics").text.splitlines()

@@ -638,12 +638,7 @@ def test_a_client_that_leaves_stops_its_work(server: Server, stream: bool, promp
 
     asyncio.run(ask_and_leave())
     time.sleep(2)
-    before = server.metric("vllm:generation_tokens_total")
-    time.sleep(1)
-    assert server.metric("vllm:generation_tokens_total") == before
-    server.check_alive()
-    assert server.metric("vllm:num_requests_running") == 0
-    assert server.metric("vllm:num_requests_waiting") == 0
+    server.check_idle()
 
 
 def test_others_are_not_disturbed(server: Server) -> None:

@@ -295,12 +295,7 @@ def test_a_client_that_leaves_stops_the_search(server: Server, fields: dict[str,
     with pytest.raises(httpx.ReadTimeout):
         server.http.post("/v2/completions", json=body, timeout=1)
     time.sleep(2)
-    before = server.metric("vllm:generation_tokens_total")
-    time.sleep(1)
-    assert server.metric("vllm:generation_tokens_total") == before
-    server.check_alive()
-    assert server.metric("vllm:num_requests_running") == 0
-    assert server.metric("vllm:num_requests_waiting") == 0
+    server.check_idle()
 
 
 @pytest.mark.parametrize("search", [{"best_of": 3}, {"use_beam_search": True, "best_of": 2}])
