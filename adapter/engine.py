@@ -17,6 +17,11 @@ from adapter.errors import (
     Unavailable,
     UnknownModel,
 )
+from adapter.guided.admission import Admission, Admitted
+from adapter.guided.constraint import AUTO, BACKENDS, Constraint
+from adapter.guided.engine_routing import structured_outputs
+from adapter.guided.finished import FinishedTexts
+from adapter.guided.vocabulary import end_token_ids, read_vocabulary
 from adapter.infill import find as find_infill
 from adapter.infill import from_template
 from adapter.settings import Settings
@@ -75,13 +80,14 @@ class Engine:
         config = client.model_config
         vocab_size = config.get_vocab_size()
         vocabulary = tokenizer.get_vocab()
-        ends = _end_token_ids(client)
+        ends = end_token_ids(config.try_get_generation_config(), client.renderer.get_eos_token_id())
         if getattr(config, "logprobs_mode", "raw_logprobs") in ("raw_logits", "processed_logits"):
             raise ValueError(
                 "/v2/completions needs log-probabilities, and --logprobs-mode gives logits: start "
                 "the server with raw_logprobs or processed_logprobs"
             )
         self.tokens = Tokens(tokenizer, ends)
+        self._admission, guided_fault = _admission(config, tokenizer, ends, settings)
         infill = (
             from_template(settings.infill_template)
             if settings.infill_template
@@ -99,6 +105,8 @@ class Engine:
                 "max_new_tokens"
             ),
             speculative=getattr(client.vllm_config, "speculative_config", None) is not None,
+            guided_backend=_default_backend(client),
+            guided_fault=guided_fault,
             infill=infill,
             infill_end_ids=frozenset(
                 vocabulary[name] for name in (infill.ends if infill else ()) if name in vocabulary
@@ -106,6 +114,46 @@ class Engine:
         )
         self.system_fingerprint = get_system_fingerprint(client.vllm_config)
         self._max_prompt_chars = config.max_model_len * tokenizer.max_chars_per_token
+
+    def start(self) -> None:
+        """Start what works beside the engine: the processes that compile constraints."""
+        if self._admission is not None:
+            self._admission.start()
+
+    def close(self) -> None:
+        """End what start() started."""
+        if self._admission is not None:
+            self._admission.close()
+
+    async def admit(self, constraint: Constraint) -> Admitted:
+        """Compile a constraint, before the request is given to the engine.
+
+        Raises:
+            InvalidRequest: it cannot be served; names the field.
+            Unavailable: too many others are being compiled.
+        """
+        assert self._admission is not None  # else translate refuses every constraint
+        admitted = await self._admission.admit(constraint)
+        ends = tuple(sorted(self.facts.end_token_ids))
+        return dataclasses.replace(
+            admitted, program=dataclasses.replace(admitted.program, ends=ends)
+        )
+
+    async def checked(
+        self, updates: AsyncGenerator[Updates, None], schema: str
+    ) -> AsyncGenerator[Updates, None]:
+        """The updates, each finished text among them validated before it is passed on.
+
+        Raises:
+            GenerationFailed: a finished text is not what the schema asks for.
+        """
+        assert self._admission is not None
+        texts = FinishedTexts(self._admission.vocabulary.tokens, self.facts.end_token_ids)
+        async with aclosing(updates):
+            async for batch in updates:
+                for text in texts.of(batch):
+                    await self._admission.check(schema, text)
+                yield batch
 
     async def adapter_for(self, model: str) -> LoRARequest | None:
         """The LoRA adapter of a model name, None for the base model.
@@ -263,6 +311,8 @@ class _Runs:
         params = SamplingParams(
             **call.work.sampling, output_kind=self._kind, flat_logprobs=True, skip_clone=True
         )
+        if call.work.program is not None:
+            params.structured_outputs = structured_outputs(call.work.program)
         return self._generate(call.prompt.token_ids, params, f"{index}")
 
     def _generate(
@@ -329,12 +379,31 @@ def as_api_error(error: Exception) -> ApiError:
     return InternalError()
 
 
-def _end_token_ids(client: EngineClient) -> list[int]:
-    """The model's ends of text: the tokenizer's, and those of its generation_config."""
-    configured = client.model_config.try_get_generation_config().get("eos_token_id")
-    ends = [configured] if isinstance(configured, int) else list(configured or ())
-    own = client.renderer.get_eos_token_id()
-    return ends if own is None else [*ends, own]
+def _admission(
+    config: Any, tokenizer: Any, ends: Sequence[int], settings: Settings
+) -> tuple[Admission | None, str | None]:
+    """What admits constraints, or why there can be none."""
+    if getattr(config, "is_diffusion", False):
+        return None, "a diffusion model does not make its tokens one after another"
+    try:
+        vocabulary = read_vocabulary(tokenizer, config.get_vocab_size(), ends)
+    except Exception as error:
+        logger.exception("Guided decoding is off: the tokenizer's tokens cannot be read")
+        return None, f"the tokenizer's tokens cannot be read ({error})"
+    admission = Admission(
+        vocabulary,
+        seconds=settings.guided_timeout,
+        cache_bytes=settings.guided_cache_mb * 2**20,
+        relaxed=settings.guided_fallback == "check",
+    )
+    return admission, None
+
+
+def _default_backend(client: EngineClient) -> str:
+    """The guided decoding backend of requests that name none: --structured-outputs-config."""
+    config = getattr(client.vllm_config, "structured_outputs_config", None)
+    name = getattr(config, "backend", AUTO)
+    return name if name in BACKENDS else AUTO
 
 
 def _document_separator(tokenizer: Any) -> int:

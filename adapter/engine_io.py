@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypedDict
 
+from adapter.guided.program import Program
+
 
 class SamplingFields(TypedDict, total=False):
     """Keyword arguments of vLLM's SamplingParams; a test with vLLM checks that each exists."""
@@ -79,6 +81,8 @@ class Work:
     runs: bool
     """False where nothing is asked of the engine at all."""
     beam: BeamSettings | None = None
+    program: Program | None = None
+    """What the text has to satisfy; None where anything goes."""
 
 
 @dataclass(frozen=True, slots=True)

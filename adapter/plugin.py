@@ -71,4 +71,6 @@ class CompletionV2Plugin:
             return
         observability = engine_client.vllm_config.observability_config
         endpoint.traces = observability.otlp_traces_endpoint is not None
-        endpoint.engine = Engine(engine_client, state.openai_serving_models, endpoint.settings)
+        engine = Engine(engine_client, state.openai_serving_models, endpoint.settings)
+        engine.start()
+        endpoint.engine = engine

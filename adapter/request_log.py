@@ -19,6 +19,8 @@ class RequestRecord:
         self.model: str | None = None
         self.user: str | None = None
         self.ignored: tuple[str, ...] = ()
+        self.guided: str | None = None
+        """The constraint's field, and the backend that held it."""
         self.status = 0
         self.usage = Usage(0, 0)
         self._started = time.time_ns()
@@ -35,6 +37,8 @@ class RequestRecord:
             "completion_tokens": self.usage.completion_tokens,
             "seconds": round((ended - self._started) / 1e9, 4),
         }
+        if self.guided is not None:
+            facts["guided"] = self.guided
         if self.ignored:
             facts["ignored_fields"] = _short(", ".join(self.ignored))
         # JSON, so that nothing a caller sends can look like a line of its own.

@@ -83,6 +83,7 @@ class _Exchange:
         self._started = False
         self._client_gone = False
         self._adjusted: Sequence[str] = ()
+        self._guided: str | None = None
         self._record = RequestRecord(headers.get("x-request-id") or uuid.uuid4().hex)
 
     async def run(self) -> None:
@@ -165,6 +166,11 @@ class _Exchange:
         engine.refuse_if_unavailable(
             len(plan.prompts) * plan.work.distinct if plan.work.runs else 0
         )
+        admitted = None
+        if plan.constraint is not None:
+            admitted = await engine.admit(plan.constraint)
+            self._guided = admitted.backend + ("" if admitted.schema is None else "; checked")
+            self._record.guided = f"{plan.constraint.field}: {self._guided}"
         token_ids = await engine.tokenize(
             plan.prompts,
             request.add_special_tokens is not False,
@@ -172,7 +178,7 @@ class _Exchange:
                 plan, index, count, request.max_tokens, engine.facts.max_model_len
             ),
         )
-        calls = translate.engine_calls(plan, token_ids)
+        calls = translate.engine_calls(plan, token_ids, admitted.program if admitted else None)
         answer = Answer(request, calls, engine.tokens)
         envelope = self._envelope(request, engine)
         updates = engine.run(
@@ -188,6 +194,8 @@ class _Exchange:
                 "session_id": self._headers.get("x-session-id"),
             },
         )
+        if admitted is not None and admitted.schema is not None:
+            updates = engine.checked(updates, admitted.schema)
         try:
             async with aclosing(updates):
                 if request.stream:
@@ -308,6 +316,8 @@ class _Exchange:
         ):
             if fields:
                 headers.append((name, _field_list(fields)))
+        if self._guided is not None:
+            headers.append((b"x-guided-decoding", self._guided.encode()))
         return headers
 
     def _trace_headers(self) -> dict[str, str] | None:

@@ -4,13 +4,15 @@ Pure: no vLLM, no I/O. FIELDS is the one table of what happens to each field; th
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from adapter.beam_search import entries_needed
 from adapter.contract import CompletionV2Request
 from adapter.engine_io import BeamSettings, EngineCall, Prompt, SamplingFields, Work
 from adapter.errors import InvalidRequest, NotSupported
+from adapter.guided.constraint import AUTO, Constraint, constraint_of
+from adapter.guided.program import Program
 from adapter.infill import Infill
 
 # vLLM raises a temperature below this, but above 0, to it: it "may cause numerical errors"
@@ -45,6 +47,10 @@ class ServerFacts:
     """The most tokens that the operator lets one answer have (--override-generation-config)."""
     speculative: bool = False
     """True with speculative decoding, which cannot do everything."""
+    guided_backend: str = AUTO
+    """The guided decoding backend of requests that name none."""
+    guided_fault: str | None = None
+    """Why nothing can be guided here, None where it can."""
     infill: Infill | None = None
     """How the model fills a gap; None where it cannot."""
     infill_end_ids: frozenset[int] = frozenset()
@@ -60,6 +66,10 @@ class Plan:
     echoes: tuple[str | None, ...]
     """What echo gives for each: the caller's text, None for token ids."""
     work: Work
+    constraint: Constraint | None = None
+    """What the text has to satisfy, yet to be admitted."""
+    end_last: bool = False
+    """A constrained text ends only where it cannot go on (ignore_eos)."""
     adjusted: tuple[str, ...] = ()
     """Fields whose value vLLM cannot take exactly; the caller is told."""
 
@@ -76,7 +86,11 @@ def plan(request: CompletionV2Request, facts: ServerFacts) -> Plan:
     prompts = _prompts(request, candidates, facts)
     _refuse_nul(request, prompts)
     _check_values(request, facts)
+    constraint = _constraint(request, facts)
     sampling = _sampling_fields(request, facts)
+    if constraint is not None:
+        # A constrained text ends where the constraint does; see Guide.
+        sampling.pop("ignore_eos", None)
     generates = request.max_tokens > 0
     beam = _beam(request, candidates, facts) if request.use_beam_search and generates else None
     ranked = beam is None and generates and request.best_of > 1
@@ -101,6 +115,8 @@ def plan(request: CompletionV2Request, facts: ServerFacts) -> Plan:
         prompts=prompts if request.suffix is None else _infill(request, prompts, facts),
         echoes=tuple(prompt if isinstance(prompt, str) else None for prompt in prompts),
         work=work,
+        constraint=constraint,
+        end_last=bool(request.ignore_eos),
         adjusted=("temperature",) if adjusted else (),
     )
 
@@ -128,10 +144,15 @@ def _candidates(request: CompletionV2Request) -> int:
     return candidates
 
 
-def engine_calls(plan: Plan, token_ids: Sequence[list[int]]) -> tuple[EngineCall, ...]:
-    """One call a prompt, given the token ids of each."""
+def engine_calls(
+    plan: Plan, token_ids: Sequence[list[int]], program: Program | None = None
+) -> tuple[EngineCall, ...]:
+    """One call a prompt, given the token ids of each, and what the constraint became."""
+    work = plan.work
+    if program is not None and work.generates:
+        work = replace(work, program=replace(program, end_last=plan.end_last))
     return tuple(
-        EngineCall(Prompt(echo, ids), plan.work)
+        EngineCall(Prompt(echo, ids), work)
         for echo, ids in zip(plan.echoes, token_ids, strict=True)
     )
 
@@ -179,14 +200,6 @@ def refuse_unsupported(request: CompletionV2Request, facts: ServerFacts) -> None
     Raises:
         NotSupported: naming the field.
     """
-    for name, asks in _UNSUPPORTED.items():
-        if asks(request):
-            raise NotSupported(f"{name} is not supported by this server.", param=name)
-    if request.response_format is not None and request.response_format.type != "text":
-        raise NotSupported(
-            f'response_format "{request.response_format.type}" is not supported by this server.',
-            param="response_format",
-        )
     for name in ("min_p", "logit_bias") if facts.speculative else ():
         if getattr(request, name):
             raise NotSupported(
@@ -217,15 +230,6 @@ def refuse_unsupported(request: CompletionV2Request, facts: ServerFacts) -> None
 
 _NEUTRAL = {"repetition_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0}
 
-_UNSUPPORTED: dict[str, Callable[[CompletionV2Request], bool]] = {
-    "guided_json": lambda request: request.guided_json is not None,
-    "guided_regex": lambda request: request.guided_regex is not None,
-    "guided_choice": lambda request: request.guided_choice is not None,
-    "guided_grammar": lambda request: request.guided_grammar is not None,
-    "guided_decoding_backend": lambda request: request.guided_decoding_backend is not None,
-    "guided_whitespace_pattern": lambda request: request.guided_whitespace_pattern is not None,
-}
-
 
 # --- the prompt ---------------------------------------------------------------------------------
 
@@ -254,6 +258,16 @@ def _prompts(
             name = prompt_name(index, len(prompts))
             _check_ids(prompt, facts.max_prompt_token_id + 1, name)
     return prompts
+
+
+def _constraint(request: CompletionV2Request, facts: ServerFacts) -> Constraint | None:
+    constraint = constraint_of(request, facts.guided_backend)
+    if constraint is not None and facts.guided_fault is not None:
+        raise NotSupported(
+            f"{constraint.field} is not supported by this server: {facts.guided_fault}.",
+            param=constraint.field,
+        )
+    return constraint
 
 
 def _check_ids(ids: Sequence[int], vocab_size: int, name: str) -> None:
@@ -467,13 +481,16 @@ FIELDS: dict[str, str] = {
     "penalties or `logit_bias`",
     "length_penalty": "honoured in beam search; refused without it, but for 1",
     "early_stopping": "honoured in beam search; true without it is refused",
-    "response_format": "`text` only; `json_object` and `json_schema` are refused",
-    "guided_json": "refused",
-    "guided_regex": "refused",
-    "guided_choice": "refused",
-    "guided_grammar": "refused",
-    "guided_decoding_backend": "refused",
-    "guided_whitespace_pattern": "refused",
+    "response_format": "honoured: `text`, `json_object`, `json_schema`; one constraint a request, "
+    "and none with `use_beam_search`",
+    "guided_json": "honoured",
+    "guided_regex": "honoured: the language of Python's `re.fullmatch`; look-around, "
+    "back-references and word boundaries are refused",
+    "guided_choice": "honoured",
+    "guided_grammar": "honoured, GBNF/EBNF and Lark; refused for lm-format-enforcer",
+    "guided_decoding_backend": "honoured: `outlines`, `lm-format-enforcer`, `xgrammar`, "
+    "`guidance`, `auto`; what the named one cannot hold is refused",
+    "guided_whitespace_pattern": "honoured exactly; refused without a JSON constraint",
     "user": "to the log line and the trace; never changes the output",
 }
 """What happens to each field of the contract, in the order that the README lists them."""

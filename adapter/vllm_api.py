@@ -23,7 +23,7 @@ from vllm.inputs.engine import tokens_input
 from vllm.logger import configure_logging_from_args, init_logger
 from vllm.lora.request import LoRARequest
 from vllm.platforms import current_platform
-from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from vllm.tokenizers.detokenizer_utils import convert_ids_list_to_tokens
 from vllm.tracing import (
     SpanKind,
@@ -33,8 +33,15 @@ from vllm.tracing import (
     instrument_manual,
 )
 from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.utils.torch_utils import PIN_MEMORY
 from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer, IncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
+from vllm.v1.structured_output import StructuredOutputManager
+from vllm.v1.structured_output.backend_guidance import GuidanceBackend
+from vllm.v1.structured_output.backend_outlines import OutlinesBackend
+from vllm.v1.structured_output.backend_types import StructuredOutputBackend, StructuredOutputGrammar
+from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
+from vllm.v1.structured_output.utils import strip_speculative_padding
 
 try:
     from vllm.entrypoints.common.startup import cli_env_setup  # since 0.33
@@ -45,6 +52,7 @@ except ModuleNotFoundError:
 logger = init_logger("vllm.completion_v2")
 
 __all__ = [
+    "PIN_MEMORY",
     "EngineClient",
     "EngineDeadError",
     "ErrorResponse",
@@ -52,17 +60,24 @@ __all__ = [
     "FlexibleArgumentParser",
     "GenerationError",
     "GracefulHTTPError",
+    "GuidanceBackend",
     "IncrementalDetokenizer",
     "LoRARequest",
     "OpenAIServingModels",
+    "OutlinesBackend",
     "RequestOutputKind",
     "SamplingParams",
     "ServeSubcommand",
     "SpanKind",
+    "StructuredOutputBackend",
+    "StructuredOutputGrammar",
+    "StructuredOutputManager",
+    "StructuredOutputsParams",
     "VLLMClientError",
     "VLLMError",
     "VLLMServerError",
     "VLLMValidationError",
+    "XgrammarBackend",
     "cli_env_setup",
     "configure_logging_from_args",
     "contains_trace_headers",
@@ -74,6 +89,7 @@ __all__ = [
     "get_system_fingerprint",
     "instrument_manual",
     "logger",
+    "strip_speculative_padding",
     "tokens_input",
     "with_sse_keep_alive",
 ]

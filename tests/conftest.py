@@ -49,14 +49,21 @@ class Server:
 
 
 @pytest.fixture
-def serve(client: FakeEngineClient, models: FakeServingModels) -> Callable[..., Server]:
-    """Starts a server of the fake engine, given the command line's values."""
+def serve(
+    client: FakeEngineClient, models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Server]:
+    """Starts a server of the fake engine, given the command line's values.
+
+    The processes that compile constraints are not started.
+    """
 
     def start(*, engine: Any = client, **values: Any) -> Server:
         from fastapi import FastAPI
 
+        from adapter.engine import Engine
         from adapter.plugin import CompletionV2Plugin
 
+        monkeypatch.setattr(Engine, "start", lambda self: None)
         app = FastAPI()
         plugin = CompletionV2Plugin()
         plugin.attach_router(app)

@@ -516,23 +516,27 @@ def test_wrong_value_is_refused(fields: dict[str, Any], param: str, words: str) 
 
 
 UNSUPPORTED = [
-    pytest.param({"guided_json": {}}, "guided_json", id="guided_json"),
-    pytest.param({"guided_regex": "[0-9]"}, "guided_regex", id="guided_regex"),
-    pytest.param({"guided_choice": ["a"]}, "guided_choice", id="guided_choice"),
-    pytest.param({"guided_grammar": 'start: "a"'}, "guided_grammar", id="guided_grammar"),
     pytest.param(
-        {"guided_decoding_backend": "outlines"},
+        {"guided_decoding_backend": "nonsense"}, "guided_decoding_backend", id="unknown backend"
+    ),
+    pytest.param(
+        {"guided_grammar": 'start: "a"', "guided_decoding_backend": "lm-format-enforcer"},
         "guided_decoding_backend",
-        id="guided_decoding_backend",
+        id="grammar of lm-format-enforcer",
     ),
     pytest.param(
-        {"guided_whitespace_pattern": ""}, "guided_whitespace_pattern", id="whitespace_pattern"
+        {"guided_whitespace_pattern": ""}, "guided_whitespace_pattern", id="blanks of nothing"
     ),
-    pytest.param({"response_format": {"type": "json_object"}}, "response_format", id="json_object"),
     pytest.param(
-        {"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}},
+        {"guided_regex": "a", "guided_whitespace_pattern": ""},
+        "guided_whitespace_pattern",
+        id="blanks of a regex",
+    ),
+    pytest.param({"guided_json": {}, "use_beam_search": True}, "guided_json", id="guided beams"),
+    pytest.param(
+        {"response_format": {"type": "json_object"}, "use_beam_search": True},
         "response_format",
-        id="json_schema",
+        id="beams in JSON",
     ),
     pytest.param({"length_penalty": 2}, "length_penalty", id="length_penalty 2"),
     pytest.param({"length_penalty": 0}, "length_penalty", id="length_penalty 0"),

@@ -1,0 +1,1 @@
+"""Guided decoding: constraints, the backends that enforce them, and who compiles what where."""

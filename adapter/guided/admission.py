@@ -1,0 +1,363 @@
+"""Compiles constraints before their requests reach the engine, off the event loop.
+
+Nobody waits for somebody else's grammar: each backend has workers of its own, each piece of work a
+time limit that ends it, and what was once compiled is kept.
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adapter.errors import ApiError, GenerationFailed, InvalidRequest, NotSupported, Unavailable
+from adapter.guided.constraint import (
+    AUTO,
+    GUIDANCE,
+    LM_FORMAT_ENFORCER,
+    OUTLINES,
+    XGRAMMAR,
+    Constraint,
+)
+from adapter.guided.jobs import HEADER, Job, check_job, plan_job
+from adapter.guided.program import Program
+from adapter.guided.vocabulary import Vocabulary
+
+_CHECK = "check"
+
+# Workers at once for each kind of work, and how far each stands back for the engine's threads. The
+# libraries that can take seconds have more of them, so that a quick constraint finds one free.
+_WORKERS = {
+    AUTO: (2, 2),
+    GUIDANCE: (2, 2),
+    LM_FORMAT_ENFORCER: (2, 5),
+    XGRAMMAR: (8, 10),
+    OUTLINES: (16, 10),
+    _CHECK: (2, 2),
+}
+
+# A worker that worked longer than this is not used again: its memory has grown.
+_LONG_JOB = 0.5
+
+# Seconds beyond its limit before an answer is given up: the kernel ends the worker at the limit.
+_GRACE = 2.0
+
+# Seconds for which a constraint that took too long is refused without another try.
+_KEEP_TIME_OUT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A constraint that the libraries can hold."""
+
+    program: Program
+    backend: str
+    schema: str | None = None
+    """The schema that a finished text has to be checked against, where the libraries hold less."""
+
+
+class Admission:
+    """Admits constraints for one server process."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, *, seconds: float, cache_bytes: int, relaxed: bool
+    ) -> None:
+        """seconds: what compiling one constraint may take; relaxed: see Planner.plan()."""
+        self.vocabulary = vocabulary
+        self._workshop = _Workshop(vocabulary)
+        self._seconds = seconds
+        self._relaxed = relaxed
+        self._pools = {
+            kind: _Pool(self._workshop, count, niceness)
+            for kind, (count, niceness) in _WORKERS.items()
+        }
+        self._kept = _Kept(cache_bytes)
+        self._running: dict[Constraint, asyncio.Task[Admitted]] = {}
+
+    def start(self) -> None:
+        """Start loading the libraries, in a process of their own."""
+        self._workshop.start()
+
+    def close(self) -> None:
+        """End all processes."""
+        for pool in self._pools.values():
+            pool.close()
+        self._workshop.close()
+
+    async def admit(self, constraint: Constraint) -> Admitted:
+        """Compile a constraint, or find it compiled.
+
+        Raises:
+            InvalidRequest: it cannot be served, or not within the time limit; names the field.
+            Unavailable: all workers are busy with other constraints.
+        """
+        if (kept := self._kept.get(constraint)) is not None:
+            if isinstance(kept, ApiError):
+                raise kept.with_traceback(None)
+            return kept
+        task = self._running.get(constraint)
+        if task is None:
+            task = asyncio.create_task(self._compile(constraint))
+            self._running[constraint] = task
+            task.add_done_callback(lambda done: self._forget(constraint, done))
+        # Others may wait for it too: who leaves does not end it.
+        return await asyncio.shield(task)
+
+    def _forget(self, constraint: Constraint, task: "asyncio.Task[Admitted]") -> None:
+        del self._running[constraint]
+        if not task.cancelled():
+            task.exception()  # all who waited may have left
+
+    async def _compile(self, constraint: Constraint) -> Admitted:
+        pool = self._pools[constraint.backend]
+        job = plan_job(constraint, relaxed=self._relaxed, seconds=self._seconds)
+        try:
+            answer = await pool.run(job)
+        except TimeoutError:
+            error: ApiError = _took_too_long(constraint, self._seconds)
+            self._kept.put(constraint, error, 0, seconds=_KEEP_TIME_OUT)
+            raise error from None
+        except WorkerLost:
+            raise InvalidRequest(
+                f"{constraint.field}: {constraint.backend} failed on it while it was compiled.",
+                param=constraint.field,
+            ) from None
+        if "refused" in answer:
+            error = NotSupported(answer["refused"], param=answer["field"] or constraint.field)
+            self._kept.put(constraint, error, len(answer["refused"]))
+            raise error
+        program = Program.loads(answer["program"])
+        schema = constraint.text if answer["checked"] else None
+        admitted = Admitted(program, answer["backend"], schema)
+        self._kept.put(constraint, admitted, len(answer["program"]))
+        return admitted
+
+    async def check(self, schema: str, text: str) -> None:
+        """Validate a finished text.
+
+        Raises:
+            GenerationFailed: the text is not what the schema asks for, or that cannot be told.
+        """
+        try:
+            answer = await self._pools[_CHECK].run(check_job(schema, text, seconds=self._seconds))
+        except (TimeoutError, WorkerLost, Unavailable):
+            raise GenerationFailed(
+                "The finished text could not be checked against the schema."
+            ) from None
+        if answer["fault"] is not None:
+            raise GenerationFailed(
+                "The generated text does not satisfy the schema, which no backend can hold as a "
+                f"whole: {answer['fault']}. Ask again, or make the schema simpler.",
+                code="constraint_not_satisfied",
+            )
+
+
+def _took_too_long(constraint: Constraint, seconds: float) -> InvalidRequest:
+    others = "" if constraint.backend == AUTO else " Another backend may be quicker: auto is."
+    return InvalidRequest(
+        f"{constraint.field}: {constraint.backend} could not compile it within {seconds:g} s."
+        f"{others}",
+        param=constraint.field,
+        code="constraint_timeout",
+    )
+
+
+class _Kept:
+    """What became of constraints, the least used left out where there are too many bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._entries: OrderedDict[Constraint, tuple[Admitted | ApiError, int, float]] = (
+            OrderedDict()
+        )
+
+    def get(self, constraint: Constraint) -> Admitted | ApiError | None:
+        entry = self._entries.get(constraint)
+        if entry is None:
+            return None
+        outcome, _, until = entry
+        if until < time.monotonic():
+            self._drop(constraint)
+            return None
+        self._entries.move_to_end(constraint)
+        return outcome
+
+    def put(
+        self,
+        constraint: Constraint,
+        outcome: Admitted | ApiError,
+        size: int,
+        *,
+        seconds: float = float("inf"),
+    ) -> None:
+        size += len(constraint.text) + 500 + sum(map(_size, _artifacts(outcome)))
+        self._entries[constraint] = (outcome, size, time.monotonic() + seconds)
+        self._bytes += size
+        while self._bytes > self._limit and len(self._entries) > 1:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, constraint: Constraint) -> None:
+        outcome, size, _ = self._entries.pop(constraint)
+        self._bytes -= size
+        for path in _artifacts(outcome):
+            path.unlink(missing_ok=True)
+
+
+def _artifacts(outcome: Admitted | ApiError) -> list[Path]:
+    if isinstance(outcome, ApiError):
+        return []
+    return [Path(part.artifact) for part in outcome.program.parts if part.artifact is not None]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+class WorkerLost(Exception):
+    """A worker ended in the middle of a job: a library crashed, or took too much memory."""
+
+
+class _Workshop:
+    """The process that loads the libraries, and is forked for each worker."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._folder: Path | None = None
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.close()
+        self._folder = Path(tempfile.mkdtemp(prefix="completion-v2-"))  # for this user alone
+        path = self._folder / "vocabulary"
+        self._vocabulary.save(path)
+        self._control, theirs = socket.socketpair()
+        module = "adapter.guided.workshop"
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, str(theirs.fileno()), str(path), str(self._folder)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the server's; they end with its sockets
+            )
+
+    def close(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+    async def worker(self, niceness: int) -> "_Worker":
+        """A new worker."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+        assert self._control is not None
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [bytes([niceness])], [theirs.fileno()])
+        ours.setblocking(False)
+        return _Worker(*await asyncio.open_connection(sock=ours, limit=2**26))
+
+
+class _Worker:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def ask(self, job: Job) -> dict[str, Any]:
+        """The answer to a job.
+
+        Raises:
+            EOFError, OSError: the worker ended.
+        """
+        content = json.dumps(job).encode()
+        self._writer.write(HEADER.pack(len(content)) + content)
+        await self._writer.drain()
+        (length,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+        answer: dict[str, Any] = json.loads(await self._reader.readexactly(length))
+        return answer
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._writer.close()
+
+
+class _Pool:
+    """The workers of one kind of work."""
+
+    def __init__(self, workshop: _Workshop, count: int, niceness: int) -> None:
+        self._workshop = workshop
+        self._niceness = niceness
+        self._free = asyncio.Semaphore(count)
+        self._idle: list[_Worker] = []
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    async def run(self, job: Job) -> dict[str, Any]:
+        """The answer to a job.
+
+        Raises:
+            TimeoutError: it took longer than it may.
+            WorkerLost: the worker ended.
+            Unavailable: no worker became free.
+        """
+        try:
+            await asyncio.wait_for(self._free.acquire(), job["seconds"])
+        except TimeoutError:
+            raise Unavailable(
+                "The server is busy compiling other constraints.", code="engine_overloaded"
+            ) from None
+        try:
+            return await self._run(job)
+        finally:
+            self._free.release()
+
+    async def _run(self, job: Job) -> dict[str, Any]:
+        while self._idle:
+            worker = self._idle.pop()
+            started = time.monotonic()
+            try:
+                return await self._ask(worker, job)
+            except WorkerLost:
+                if time.monotonic() - started > 0.1:
+                    raise
+                # It ended while it was idle.
+        return await self._ask(await self._workshop.worker(self._niceness), job)
+
+    async def _ask(self, worker: _Worker, job: Job) -> dict[str, Any]:
+        started = time.monotonic()
+        keep = False
+        try:
+            async with asyncio.timeout(job["seconds"] + _GRACE):
+                answer = await worker.ask(job)
+            keep = time.monotonic() - started < _LONG_JOB
+            return answer
+        except (EOFError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            if time.monotonic() - started >= job["seconds"] * 0.95:
+                raise TimeoutError from None
+            raise WorkerLost from None
+        finally:
+            if keep:
+                self._idle.append(worker)
+            else:
+                worker.close()

@@ -1,0 +1,746 @@
+"""guided_grammar: what its text means, checked, and put so that llguidance and xgrammar read it.
+
+Two dialects come in: GBNF, which xgrammar calls EBNF (`root ::= ...`), and Lark (`start: ...`).
+Both are read into the same flat rules: each group becomes a rule of its own, so nothing here
+recurses, and brackets may nest deeper than the 29 that llguidance takes.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+MAX_NESTING = 200
+MAX_REPEAT = 1_000_000
+# llguidance numbers symbols in 16 bits.
+MAX_RULES = 20_000
+# llguidance follows references on the machine's stack: 5000 in a row kill the process.
+MAX_CHAIN = 1000
+
+LARK_COMMON = frozenset(
+    {
+        *("DIGIT", "HEXDIGIT", "INT", "SIGNED_INT", "DECIMAL", "_EXP", "FLOAT", "SIGNED_FLOAT"),
+        *("NUMBER", "SIGNED_NUMBER", "ESCAPED_STRING", "LCASE_LETTER", "UCASE_LETTER", "LETTER"),
+        *("WORD", "CNAME", "WS_INLINE", "WS", "CR", "LF", "NEWLINE", "SH_COMMENT", "CPP_COMMENT"),
+        *("C_COMMENT", "SQL_COMMENT"),
+    }
+)
+"""What `%import common.X` can name: Lark's own library, as both engines hold it."""
+
+LARK_OPTIONS = frozenset({"no_forcing", "allow_initial_skip"})
+"""What `%llguidance {...}` may set: these leave the text valid UTF-8 and the rules in force."""
+
+
+class GrammarError(ValueError):
+    """The grammar cannot be used; the message is for the caller who wrote it."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message if line is None else f"line {line}: {message}")
+
+
+class Dialect(Enum):
+    """How a grammar is written."""
+
+    LARK = "lark"
+    EBNF = "ebnf"
+
+
+def dialect(text: str) -> Dialect:
+    """How a grammar is written, by its first definition or directive.
+
+    Raises:
+        GrammarError: the grammar is empty, neither kind, or holds what no text can.
+    """
+    _check_characters(text)
+    start = _match(_BLANKS, text, 0).end()
+    if start == len(text):
+        raise GrammarError("the grammar is empty")
+    opening = _OPENING.match(text, start)
+    if opening is None:
+        line = text.count("\n", 0, start) + 1
+        raise GrammarError("neither an EBNF rule (name ::= ...) nor a Lark one (name: ...)", line)
+    return Dialect.EBNF if opening["ebnf"] else Dialect.LARK
+
+
+def as_lark(text: str) -> str:
+    """The grammar in the Lark that llguidance reads, with the same language.
+
+    llguidance cuts a text into lexemes, takes the longest one and never reconsiders. Of an EBNF
+    grammar, only what that cannot change is made a lexeme; the rest is matched by characters.
+
+    Raises:
+        GrammarError: the grammar cannot be read, uses what neither engine can honour exactly, or
+            has a rule that derives no finite text.
+    """
+    rules = _read(text)
+    if dialect(text) is Dialect.EBNF:
+        return "\n".join(_lark_of_ebnf(_spelled(rules))) + "\n"
+    return "\n".join(map(_lark_line, rules.values())) + "\n"
+
+
+def as_ebnf(text: str) -> str | None:
+    """An EBNF grammar as xgrammar reads it, with the same language; None for a Lark grammar.
+
+    Raises:
+        GrammarError: as as_lark does, for an EBNF grammar.
+    """
+    if dialect(text) is Dialect.LARK:
+        return None
+    rules = _read(text)
+    names = _new_names(rules) | {"root": "root"}
+    lines = [f"{names[name]} ::= {_body(rule, names)}" for name, rule in rules.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _read(text: str) -> dict[str, "_Rule"]:
+    kind = dialect(text)
+    reader = _LarkReader(text) if kind is Dialect.LARK else _EbnfReader(text)
+    rules = reader.rules()
+    _check(rules, "start" if kind is Dialect.LARK else "root")
+    return rules
+
+
+def _check_characters(text: str) -> None:
+    if "\0" in text:
+        raise GrammarError("the grammar holds a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise GrammarError("the grammar holds half a surrogate pair") from None
+
+
+# --- Tokens. Quantifiers that never give back (*+, ++) keep hostile texts linear.
+
+_STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
+_BLANKS = re.compile(r"(?:\s++|(?:\#|//)[^\n]*+)*+")
+_OPENING = re.compile(
+    r"%[a-z]|[!?]*+[A-Za-z0-9_-]++\s*+(?:(?P<ebnf>::=)|::?|\.\s*+-?[0-9]|[\[{])", re.ASCII
+)
+_EBNF_TOKEN = re.compile(
+    rf"""(?P<skip>\s++|\#[^\n]*+)
+    |(?P<head>[A-Za-z0-9_-]++\s*+::=)
+    |(?P<name>[A-Za-z0-9_-]++)
+    |(?P<literal>{_STRING})
+    |(?P<class>\[[^\]\\\n]*+(?:\\.[^\]\\\n]*+)*+\])
+    |(?P<repeat>[*+?]|\{{[0-9,\s]*+\}})
+    |(?P<op>[|().])
+    |(?P<special>!?<[^<>\s]++>)""",
+    re.ASCII | re.VERBOSE,
+)
+_LARK_TOKEN = re.compile(
+    rf"""(?P<skip>[ \t]++|\\[ ]*+\n|(?:\#|//)[^\n]*+)
+    |(?P<newline>\n)
+    |(?P<json>%(?:json|regex|llguidance)\b)
+    |(?P<directive>%\w++)
+    |(?P<name>[A-Za-z_](?:\w|-(?!>))*+)
+    |(?P<literal>{_STRING}i?)
+    |(?P<regex>/[^/\\]*+(?:\\[\s\S][^/\\]*+)*+/[imslux]*+)
+    |(?P<repeat>[*+?]|\{{[0-9,\s]*+\}})
+    |(?P<number>-?[0-9]++)
+    |(?P<op>->|\.\.|::|[:|()\[\]~.,{{}}&!])
+    |(?P<special>@[\w-]++|<[^<>\s]++>)""",
+    re.ASCII | re.VERBOSE,
+)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    line: int
+
+
+def _match(pattern: re.Pattern[str], text: str, at: int, line: int | None = None) -> re.Match[str]:
+    found = pattern.match(text, at)
+    if found is None:
+        start = text[at]
+        unclosed = {'"': "a literal", "[": "a class", "/": "a regular expression"}.get(start)
+        what = f"{unclosed} is not closed" if unclosed else f"{start!r} has no meaning here"
+        raise GrammarError(what, line)
+    return found
+
+
+def _tokens(text: str, pattern: re.Pattern[str]) -> Iterator[_Token]:
+    """All tokens of a text, and three ends, so that a reader may look two ahead."""
+    at, line = 0, 1
+    while at < len(text):
+        found = _match(pattern, text, at, line)
+        kind, piece, end = str(found.lastgroup), found.group(), found.end()
+        if kind == "json":
+            piece, end = _json_block(piece, text, end, line)
+        if kind != "skip":
+            yield _Token(kind, piece, line)
+        line += text.count("\n", at, end)
+        at = end
+    yield from [_Token("end", "the end", line)] * 3
+
+
+def _json_block(directive: str, text: str, at: int, line: int) -> tuple[str, int]:
+    """A directive with its JSON, written anew so that what was checked is what runs; its end."""
+    at = _match(re.compile(r"\s*+"), text, at).end()
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, at)
+        written = json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
+    except (ValueError, RecursionError):
+        raise GrammarError(f"{directive} is not followed by JSON that can be read", line) from None
+    if not isinstance(value, dict):
+        raise GrammarError(f"{directive} is not followed by a JSON object", line)
+    _check_json(directive, value, line)
+    return f"{directive} {written}", end
+
+
+def _check_json(directive: str, value: dict[str, object], line: int) -> None:
+    unknown = sorted(value.keys() - LARK_OPTIONS) if directive == "%llguidance" else []
+    if unknown:
+        raise GrammarError(f"%llguidance cannot set {unknown[0]!r} here", line)
+    pending: list[object] = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if "x-guidance" in part:
+                raise GrammarError(f"{directive} cannot hold x-guidance: it ends checks", line)
+            pending.extend(part.values())
+        elif isinstance(part, list):
+            pending.extend(part)
+
+
+# --- Rules.
+
+
+@dataclass(slots=True)
+class _Element:
+    """One part of a sequence, low to high times (None: any number)."""
+
+    kind: str
+    """name; literal and class of EBNF, as both engines read them; lark, as it is."""
+    text: str
+    line: int
+    low: int = 1
+    high: int | None = 1
+    chars: tuple[tuple[str, str], ...] = ()
+    """What a literal holds, or a class allows: ranges, ends included."""
+
+    def times(self) -> str:
+        """Its quantifier, as all engines read it."""
+        usual = {(1, 1): "", (0, 1): "?", (0, None): "*", (1, None): "+"}
+        braces = f"{{{self.low},{'' if self.high is None else self.high}}}"
+        return usual.get((self.low, self.high), braces)
+
+
+@dataclass(slots=True)
+class _Rule:
+    name: str
+    line: int
+    is_terminal: bool = False
+    closer: str = ""
+    """The bracket that ends a group."""
+    options: str = ""
+    directive: str = ""
+    """What stands in Lark instead of a definition: %ignore, or a whole line."""
+    alternatives: list[list[_Element]] = field(default_factory=lambda: [[]])
+
+    def names(self) -> Iterator[_Element]:
+        """The references of all alternatives, in order."""
+        return (part for parts in self.alternatives for part in parts if part.kind == "name")
+
+
+class _Reader:
+    """Reads rules from tokens; the dialects differ in statements and leaves."""
+
+    pattern: re.Pattern[str]
+
+    def __init__(self, text: str) -> None:
+        text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+        self._tokens = list(_tokens(text, self.pattern))
+        self._at = 0
+        self._rules: dict[str, _Rule] = {}
+        self._taken = {token.text for token in self._tokens if token.kind == "name"}
+        self._groups = 0
+
+    def rules(self) -> dict[str, _Rule]:
+        """All rules by name, groups and directives among them.
+
+        Raises:
+            GrammarError: the text is not of this dialect, or uses what cannot be honoured.
+        """
+        while self._now.kind != "end":
+            self._statement()
+        return self._rules
+
+    def _statement(self) -> None:
+        raise NotImplementedError
+
+    def _leaf(self, token: _Token) -> _Element:
+        raise NotImplementedError
+
+    @property
+    def _now(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _take(self) -> _Token:
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _take_if(self, *texts: str) -> bool:
+        found = self._now.kind in ("op", "repeat") and self._now.text in texts
+        self._at += found
+        return found
+
+    def _expect(self, kind: str, text: str | None = None) -> _Token:
+        token = self._take()
+        if token.kind != kind or text not in (None, token.text):
+            raise self._unexpected(token, text or f"a {kind}")
+        return token
+
+    def _unexpected(self, token: _Token, wanted: str | None = None) -> GrammarError:
+        shown = {"newline": "the end of the line", "end": "the end"}.get(token.kind, token.text)
+        instead = f", where {wanted} should stand" if wanted else ""
+        return GrammarError(f"{shown[:40]} is out of place{instead}", token.line)
+
+    def _add(self, rule: _Rule) -> _Rule:
+        if rule.name in self._rules:
+            raise GrammarError(f"{rule.name} is defined twice", rule.line)
+        if len(self._rules) == MAX_RULES:
+            raise GrammarError(f"more than {MAX_RULES} rules and groups", rule.line)
+        self._rules[rule.name] = rule
+        return rule
+
+    def _body(self, rule: _Rule) -> None:
+        """What a rule derives; the open groups are a stack, innermost last."""
+        stack = [rule]
+        while self._now.kind not in ("head", "newline", "end"):
+            self._step(stack, self._take())
+        if len(stack) > 1:
+            raise GrammarError("a bracket is not closed", stack[-1].line)
+
+    def _step(self, stack: list[_Rule], token: _Token) -> None:
+        mark = token.text if token.kind == "op" else ""
+        sequence = stack[-1].alternatives[-1]
+        if mark in ("(", "["):
+            stack.append(self._group(stack, token))
+        elif mark == "|":
+            stack[-1].alternatives.append([])
+        elif mark in ("&", "~"):
+            sequence.append(_Element("lark", mark, token.line))
+        elif mark == "->":
+            self._expect("name")
+        elif mark in (")", "]"):
+            group = self._close(stack, token)
+            self._append(stack, _Element("name", group.name, group.line))
+        else:
+            self._append(stack, self._leaf(token))
+
+    def _append(self, stack: list[_Rule], part: _Element) -> None:
+        part.low, part.high = self._times()
+        if part.high != 0:
+            stack[-1].alternatives[-1].append(part)
+
+    def _group(self, stack: list[_Rule], token: _Token) -> _Rule:
+        if len(stack) > MAX_NESTING:
+            raise GrammarError(f"more than {MAX_NESTING} brackets within each other", token.line)
+        around = stack[-1]
+        before = around.alternatives[-1][-1:]
+        # llguidance takes what is lazy or negated for one terminal, and all in it with it.
+        whole = around.is_terminal or bool(around.options or (before and before[0].text == "~"))
+        closer = ")" if token.text == "(" else "]"
+        return self._add(_Rule(self._group_name(whole), token.line, whole, closer))
+
+    def _group_name(self, upper: bool) -> str:
+        while True:
+            self._groups += 1
+            name = f"{'GROUP' if upper else 'group'}-{self._groups}"
+            if name not in self._taken:
+                return name
+
+    def _close(self, stack: list[_Rule], token: _Token) -> _Rule:
+        if stack[-1].closer != token.text:
+            raise GrammarError(f"{token.text} closes nothing", token.line)
+        if token.text == "]":
+            stack[-1].alternatives.append([])
+        return stack.pop()
+
+    def _times(self) -> tuple[int, int | None]:
+        """How often the element before stands: its quantifier, if it has one."""
+        if self._now.text == "~" and self._tokens[self._at + 1].kind == "number":
+            return self._tilde_times()
+        if self._now.kind != "repeat":
+            return 1, 1
+        token = self._take()
+        simple: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+        return simple.get(token.text) or _braces(token)
+
+    def _tilde_times(self) -> tuple[int, int | None]:
+        line = self._take().line
+        low = self._take().text
+        high = self._expect("number").text if self._take_if("..") else low
+        return _bounds(low, high, line)
+
+
+def _braces(token: _Token) -> tuple[int, int | None]:
+    low, *rest = (bound.strip() for bound in token.text[1:-1].split(","))
+    high = rest[0] if rest else low
+    if len(rest) > 1 or not (low or high):
+        raise GrammarError(f"{token.text[:40]} is no repetition", token.line)
+    return _bounds(low or "0", high, token.line)
+
+
+def _bounds(low: str, high: str, line: int) -> tuple[int, int | None]:
+    if not all(bound.isdecimal() and len(bound) < 10 for bound in (low, high or "0")):
+        raise GrammarError("a repetition has bounds that cannot be read", line)
+    least, most = int(low), int(high) if high else None
+    if max(least, most or 0) > MAX_REPEAT:
+        raise GrammarError(f"a repetition of more than {MAX_REPEAT}", line)
+    if most is not None and most < least:
+        raise GrammarError("a repetition ends below its start", line)
+    return least, most
+
+
+class _EbnfReader(_Reader):
+    pattern = _EBNF_TOKEN
+
+    def _statement(self) -> None:
+        head = self._expect("head", None)
+        name = head.text.removesuffix("::=").strip()
+        self._body(self._add(_Rule(name, head.line)))
+
+    def _leaf(self, token: _Token) -> _Element:
+        if token.kind == "name":
+            return _Element("name", token.text, token.line)
+        if token.kind == "literal":
+            return _ebnf_literal(token)
+        if token.kind == "class" or token.text == ".":
+            return _ebnf_class(token)
+        raise _special(token) if token.kind == "special" else self._unexpected(token)
+
+
+class _LarkReader(_Reader):
+    pattern = _LARK_TOKEN
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._tokens = _without_idle_newlines(self._tokens)
+
+    def _statement(self) -> None:
+        token = self._now
+        if token.kind == "newline":
+            self._take()
+        elif token.kind == "json" and token.text.startswith("%llguidance "):
+            self._option(self._take())
+        elif token.kind == "directive":
+            self._directive(self._take())
+        else:
+            self._definition()
+
+    def _option(self, token: _Token) -> None:
+        # Empty, it only says whose dialect this is, and xgrammar does not know it.
+        if token.text != "%llguidance {}":
+            self._add(_Rule(f"%{self._at}", token.line, directive=token.text))
+
+    def _directive(self, token: _Token) -> None:
+        if token.text == "%ignore":
+            rule = _Rule(f"%{self._at}", token.line, True, directive="%ignore")
+            self._body(self._add(rule))
+        elif token.text == "%import":
+            self._import()
+        else:
+            raise GrammarError(f"{token.text} is not supported", token.line)
+
+    def _import(self) -> None:
+        library = self._expect("name")
+        if library.text != "common" or self._now.text not in (".", "("):
+            raise GrammarError("%import reaches Lark's common library only", library.line)
+        names = self._listed() if self._take_if("(") else []
+        while self._take_if("."):
+            names.append(self._expect("name"))
+        alias = self._expect("name") if self._take_if("->") else names[0]
+        for name in names:
+            self._import_one(name, alias if len(names) == 1 else name)
+
+    def _listed(self) -> list[_Token]:
+        names = [self._expect("name")]
+        while self._take_if(","):
+            names.append(self._expect("name"))
+        self._expect("op", ")")
+        return names
+
+    def _import_one(self, name: _Token, alias: _Token) -> None:
+        if name.text not in LARK_COMMON:
+            raise GrammarError(f"common.{name.text} is not in Lark's common library", name.line)
+        line = f"%import common.{name.text} -> {alias.text}"
+        self._add(_Rule(alias.text, name.line, _is_terminal(alias), directive=line))
+
+    def _definition(self) -> None:
+        while self._take_if("?", "!"):
+            pass
+        name = self._expect("name")
+        rule = self._add(_Rule(name.text, name.line, _is_terminal(name)))
+        if self._now.text in ("{", "::"):
+            raise GrammarError(f"{name.text} has parameters: templates cannot be used", name.line)
+        if self._take_if("."):
+            self._expect("number")
+        if self._take_if("["):
+            self._options(rule)
+        self._expect("op", ":")
+        self._body(rule)
+
+    def _options(self, rule: _Rule) -> None:
+        option = self._expect("name")
+        if option.text != "lazy" or rule.is_terminal:
+            raise GrammarError(f"{rule.name} cannot have the option {option.text}", option.line)
+        self._expect("op", "]")
+        rule.options = "[lazy]"
+
+    def _leaf(self, token: _Token) -> _Element:
+        if token.kind == "name":
+            return self._reference(token)
+        if token.kind == "literal":
+            return _Element("lark", self._literal(token), token.line)
+        if token.kind == "regex" or (token.kind == "json" and "%llg" not in token.text[:4]):
+            return _Element("lark", token.text, token.line)
+        if token.kind == "directive":
+            raise GrammarError(f"{token.text} is not supported", token.line)
+        raise _special(token) if token.kind == "special" else self._unexpected(token)
+
+    def _reference(self, token: _Token) -> _Element:
+        if self._now.text in ("{", "::"):
+            raise GrammarError(f"{token.text} has arguments: templates cannot be used", token.line)
+        _is_terminal(token)
+        return _Element("name", token.text, token.line)
+
+    def _literal(self, token: _Token) -> str:
+        """A string, or a range of two, with the escapes of JSON, which llguidance reads."""
+        first = _lark_string(token)
+        if not self._take_if(".."):
+            return first
+        last = _lark_string(self._expect("literal"))
+        if any(len(json.loads(end)) != 1 for end in (first, last) if end.endswith('"')):
+            raise GrammarError("a range has ends that are not one character", token.line)
+        return f"{first}..{last}"
+
+
+def _without_idle_newlines(tokens: list[_Token]) -> list[_Token]:
+    """Keep the newlines that end a statement: a line that begins with | goes on."""
+    kept: list[_Token] = []
+    for token in tokens:
+        if kept and kept[-1].kind == "newline" and token.text in ("\n", "|"):
+            kept.pop()
+        kept.append(token)
+    return kept
+
+
+def _is_terminal(name: _Token) -> bool:
+    if not re.fullmatch(r"_?(?:[a-z][a-z0-9_-]*|[A-Z][A-Z0-9_-]*)", name.text):
+        raise GrammarError(f"{name.text} is neither a rule nor a TERMINAL", name.line)
+    return name.text.lstrip("_")[0].isupper()
+
+
+def _special(token: _Token) -> GrammarError:
+    what = "other grammars" if token.text.startswith("@") else "special tokens"
+    return GrammarError(f"{token.text[:40]}: {what} cannot be used", token.line)
+
+
+# --- Characters.
+
+_ANY = r"[\u0000-\U0010ffff]"
+_SYMBOL = re.compile(
+    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))|[^\\]", re.DOTALL
+)
+# Lark reads \/ and \b as two characters, llguidance as one: such escapes are refused.
+_LARK_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "\\": "\\", '"': '"'}
+_EBNF_ESCAPES = {
+    **{"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "a": "\a", "v": "\v"},
+    **{"0": "\0", "e": "\x1b"},
+    **{mark: mark for mark in "\"'\\[]^-/$.*+?(){}|"},
+}
+
+
+def _symbol(found: re.Match[str], escapes: dict[str, str], line: int) -> str:
+    """The character that a plain or escaped one stands for."""
+    digits, escaped = found[1] or found[2] or found[3], found[4]
+    if digits and int(digits, 16) <= 0x10FFFF:
+        return chr(int(digits, 16))
+    if digits or (escaped is not None and escaped not in escapes):
+        raise GrammarError(f"the escape {found[0]} has no agreed meaning", line)
+    return escapes[escaped] if escaped is not None else found[0]
+
+
+def _unescaped(text: str, escapes: dict[str, str], line: int) -> str:
+    plain = "".join(_symbol(found, escapes, line) for found in _SYMBOL.finditer(text))
+    try:
+        return plain.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise GrammarError("an escape stands for half a surrogate pair", line) from None
+
+
+def _lark_string(token: _Token) -> str:
+    body, flag = token.text.removesuffix("i")[1:-1], "i" if token.text.endswith("i") else ""
+    text = _unescaped(body, _LARK_ESCAPES, token.line)
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f") + flag
+
+
+def _escaped(char: str) -> str:
+    """A character as xgrammar and regular expressions read it, in literals and in classes."""
+    if char.isascii() and char.isalnum():
+        return char
+    return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
+
+
+def _ebnf_literal(token: _Token) -> _Element:
+    text = _unescaped(token.text[1:-1], _EBNF_ESCAPES, token.line)
+    written = f'"{"".join(map(_escaped, text))}"'
+    return _Element("literal", written, token.line, chars=tuple((char, char) for char in text))
+
+
+def _ebnf_class(token: _Token) -> _Element:
+    """A class of characters; the dot is one too."""
+    body = "^" if token.text == "." else token.text[1:-1]
+    negated = body.startswith("^")
+    ranges = _ranges(body[negated:], token.line)
+    if negated:
+        ranges = _others(ranges)
+    if not ranges:
+        raise GrammarError("a class allows no character", token.line)
+    return _Element("class", _written_class(ranges), token.line, chars=tuple(ranges))
+
+
+def _ranges(body: str, line: int) -> list[tuple[str, str]]:
+    found = list(_SYMBOL.finditer(body))
+    chars = [_symbol(match, _EBNF_ESCAPES, line) for match in found]
+    ranges, at = [], 0
+    while at < len(chars):
+        wide = at + 2 < len(chars) and found[at + 1][0] == "-"
+        first, last = chars[at], chars[at + 2 if wide else at]
+        if first > last:
+            raise GrammarError(f"the range {first!r}-{last!r} ends before it starts", line)
+        ranges.append((first, last))
+        at += 3 if wide else 1
+    return ranges
+
+
+def _others(ranges: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The characters outside of ranges."""
+    others, start = [], 0
+    for first, last in [*sorted(ranges), (chr(0x10FFFF), chr(0x10FFFF))]:
+        if start < ord(first):
+            others.append((chr(start), chr(ord(first) - 1)))
+        start = max(start, ord(last) + 1)
+    return others
+
+
+def _written_class(ranges: list[tuple[str, str]]) -> str:
+    parts = (
+        _escaped(first) if first == last else f"{_escaped(first)}-{_escaped(last)}"
+        for first, last in ranges
+    )
+    return f"[{''.join(parts)}]"
+
+
+# --- Checks.
+
+
+def _check(rules: dict[str, _Rule], start: str) -> None:
+    if start not in rules:
+        raise GrammarError(f"the grammar has no rule {start}")
+    for rule in rules.values():
+        _check_names(rule, rules)
+    reached = _reached(rules, [start, *(name for name in rules if name.startswith("%"))])
+    fruitful = _fruitful(rules)
+    if start not in fruitful:
+        raise GrammarError(f"{start} derives no finite text", rules[start].line)
+    for rule in rules.values():
+        if rule.name in reached and rule.name not in fruitful and not rule.closer:
+            raise GrammarError(f"{rule.name} derives no finite text", rule.line)
+
+
+def _check_names(rule: _Rule, rules: dict[str, _Rule]) -> None:
+    for part in rule.names():
+        if part.text not in rules:
+            raise GrammarError(f"{part.text} is not defined", part.line)
+        if (rule.is_terminal or rule.options) and not rules[part.text].is_terminal:
+            raise GrammarError(f"the rule {part.text} cannot stand in a terminal", part.line)
+
+
+def _reached(rules: dict[str, _Rule], roots: list[str]) -> set[str]:
+    """What roots lead to, in the order in which llguidance goes there."""
+    reached = set(roots)
+    for root in roots:
+        path = {root: rules[root].names()}
+        while path:
+            part = next(path[next(reversed(path))], None)
+            if part is None:
+                path.popitem()
+            elif part.text in path and rules[part.text].is_terminal:
+                raise GrammarError(f"the terminal {part.text} holds itself", part.line)
+            elif part.text not in reached:
+                reached.add(part.text)
+                path[part.text] = rules[part.text].names()
+                if len(path) > MAX_CHAIN:
+                    raise GrammarError(f"more than {MAX_CHAIN} rules lead one to the next")
+    return reached
+
+
+def _fruitful(rules: dict[str, _Rule]) -> set[str]:
+    """The rules that derive a finite text."""
+    fruitful: set[str] = set()
+    ready: list[str] = []
+    missing: list[int] = []
+    users: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for rule in rules.values():
+        for parts in rule.alternatives:
+            needed = {part.text for part in parts if part.kind == "name" and part.low > 0}
+            for name in needed:
+                users[name].append((len(missing), rule.name))
+            missing.append(len(needed))
+            ready += [] if needed else [rule.name]
+    while ready:
+        name = ready.pop()
+        if name in fruitful:
+            continue
+        fruitful.add(name)
+        for sequence, user in users[name]:
+            missing[sequence] -= 1
+            if missing[sequence] == 0:
+                ready.append(user)
+    return fruitful
+
+
+# --- Output.
+
+
+def _new_names(rules: dict[str, _Rule], start: str) -> dict[str, str]:
+    """Names for the rules of an EBNF grammar that mean nothing else to an engine."""
+    names = {}
+    for index, name in enumerate(rules):
+        names[name] = f"r_{re.sub('[^a-z0-9]', '_', name.lower())}_{index}"
+    return names | {"root": start}
+
+
+def _body(rule: _Rule, written: Callable[[_Element], str]) -> str:
+    return " | ".join(" ".join(map(written, parts)) or '""' for parts in rule.alternatives)
+
+
+def _lark_line(rule: _Rule, names: dict[str, str]) -> str:
+    if rule.directive and rule.directive != "%ignore":
+        return rule.directive
+    head = rule.directive or f"{names[rule.name]}{rule.options}:"
+    return f"{head} {_body(rule, lambda part: _lark_part(part, names))}"
+
+
+def _lark_part(part: _Element, names: dict[str, str]) -> str:
+    if part.kind == "literal":
+        chars = " ".join(f"/{_escaped(char)}/" for char in part.text) or '""'
+        return f"({chars}){part.times()}" if part.times() else chars
+    text = {"name": names.get(part.text, ""), "class": f"/{part.text}/"}.get(part.kind, part.text)
+    return text + part.times()
+
+
+def _ebnf_body(rule: _Rule, names: dict[str, str]) -> str:
+    return _body(rule, lambda part: _ebnf_part(part, names))
+
+
+def _ebnf_part(part: _Element, names: dict[str, str]) -> str:
+    if part.kind == "literal":
+        return f'"{"".join(map(_escaped, part.text))}"{part.times()}'
+    return names.get(part.text, part.text) + part.times()

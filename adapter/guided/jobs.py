@@ -1,0 +1,31 @@
+"""What is said over the sockets between the server and the processes that compile."""
+
+import struct
+from typing import Any
+
+from adapter.guided.constraint import Constraint, Kind
+
+HEADER = struct.Struct("!I")
+"""Before each message: its length in bytes. A message is JSON."""
+
+Job = dict[str, Any]
+
+
+def plan_job(constraint: Constraint, *, relaxed: bool, seconds: float) -> Job:
+    """A job that plans a constraint.
+
+    It is answered with {"program", "backend", "checked"}, or {"refused", "field"}.
+    """
+    fields = {name: getattr(constraint, name) for name in Constraint.__slots__}
+    return {"task": "plan", "constraint": fields, "relaxed": relaxed, "seconds": seconds}
+
+
+def constraint_of_job(job: Job) -> Constraint:
+    """The constraint of a plan_job()."""
+    fields = job["constraint"]
+    return Constraint(**{**fields, "kind": Kind(fields["kind"])})
+
+
+def check_job(schema: str, text: str, *, seconds: float) -> Job:
+    """A job that validates a finished text, answered with {"fault"}: null where it is right."""
+    return {"task": "check", "schema": schema, "text": text, "seconds": seconds}

@@ -1,0 +1,59 @@
+"""What crosses to the engine: a constraint translated for the libraries that enforce it."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Library = Literal["guidance", "xgrammar", "outlines", "lm-format-enforcer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one library enforces."""
+
+    library: Library
+    form: str
+    """What `text` is, in the library's own terms: "json", "regex", "lark", "ebnf"."""
+    text: str
+    artifact: str | None = None
+    """A file with what was compiled already; where it is missing the text is compiled again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blanks:
+    """The blanks that may stand between the tokens of a JSON text: an automaton over them."""
+
+    moves: tuple[tuple[int, int, int, int], ...]
+    """For each state the next one after space, tab, newline, carriage return; -1 for none."""
+    accepts: tuple[bool, ...]
+    """Whether a run of blanks may stop in a state; state 0 is an empty run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A constraint as the engine runs it: a text has to satisfy all of it."""
+
+    parts: tuple[Part, ...]
+    """In the order in which they narrow a mask: the cheapest first."""
+    blanks: Blanks | None = None
+    ends: tuple[int, ...] = ()
+    """The tokens that end a text."""
+    end_last: bool = False
+    """An end is allowed only where nothing else is (ignore_eos)."""
+
+    def dumps(self) -> str:
+        """As text."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def loads(cls, text: str) -> "Program":
+        """Read what dumps() wrote."""
+        fields = json.loads(text)
+        blanks = fields["blanks"]
+        return cls(
+            parts=tuple(Part(**part) for part in fields["parts"]),
+            blanks=blanks
+            and Blanks(tuple(tuple(row) for row in blanks["moves"]), tuple(blanks["accepts"])),
+            ends=tuple(fields["ends"]),
+            end_last=fields["end_last"],
+        )

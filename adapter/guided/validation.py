@@ -1,0 +1,47 @@
+"""JSON Schema validation by the jsonschema library: of a schema, and of a finished text."""
+
+import json
+from typing import Any
+
+import referencing
+import referencing.exceptions
+from jsonschema import Draft202012Validator, SchemaError, ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from jsonschema_specifications import REGISTRY
+
+from adapter.guided.schema import Schema
+
+
+def _validator_class(schema: Schema) -> type[Validator]:
+    """The draft that the schema names, else the latest."""
+    found: type[Validator] = validator_for(schema, default=Draft202012Validator)
+    return found
+
+
+def schema_fault(schema: Schema) -> str | None:
+    """What makes it no JSON schema, None where it is one."""
+    try:
+        _validator_class(schema).check_schema(schema)
+    except SchemaError as error:
+        return f"at {error.json_path}: {error.message[:300]}"
+    return None
+
+
+def text_fault(schema: Schema, text: str) -> str | None:
+    """Why a finished text is not what the schema asks for, None where it is.
+
+    Nothing is ever fetched: a reference out of the schema is a fault.
+    """
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+        _validator_class(schema)(schema, registry=REGISTRY).validate(value)
+    except ValidationError as error:
+        return f"at {error.json_path}: {error.message[:300]}"
+    except (ValueError, RecursionError, referencing.exceptions.Unresolvable) as error:
+        return str(error)[:300]
+    return None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
