@@ -27,7 +27,7 @@ from adapter.guided.constraint import (
     Constraint,
 )
 from adapter.guided.jobs import HEADER, Job, check_job, plan_job
-from adapter.guided.program import Program
+from adapter.guided.program import Part, Program
 from adapter.guided.vocabulary import Vocabulary
 
 _CHECK = "check"
@@ -198,7 +198,9 @@ class _Kept:
         *,
         seconds: float = float("inf"),
     ) -> None:
-        size += len(constraint.text) + 500 + sum(map(_size, _artifacts(outcome)))
+        size += (
+            len(constraint.text) + 500 + sum(part.artifact_bytes for part in _artifacts(outcome))
+        )
         self._entries[constraint] = (outcome, size, time.monotonic() + seconds)
         self._bytes += size
         while self._bytes > self._limit and len(self._entries) > 1:
@@ -207,21 +209,14 @@ class _Kept:
     def _drop(self, constraint: Constraint) -> None:
         outcome, size, _ = self._entries.pop(constraint)
         self._bytes -= size
-        for path in _artifacts(outcome):
-            path.unlink(missing_ok=True)
+        for part in _artifacts(outcome):
+            Path(str(part.artifact)).unlink(missing_ok=True)
 
 
-def _artifacts(outcome: Admitted | ApiError) -> list[Path]:
+def _artifacts(outcome: Admitted | ApiError) -> list[Part]:
     if isinstance(outcome, ApiError):
         return []
-    return [Path(part.artifact) for part in outcome.program.parts if part.artifact is not None]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    return [part for part in outcome.program.parts if part.artifact is not None]
 
 
 # --- processes ----------------------------------------------------------------------------------

@@ -16,8 +16,12 @@ from adapter.guided.matcher import Guide
 from adapter.guided.program import Library, Part, Program
 from adapter.guided.vocabulary import Vocabulary
 
-_KEPT_PARTS = 256
+# Threads for each library: one slow constraint does not keep the next one waiting. All threads
+# stand back for the engine's own.
+_THREADS = 4
 _NICENESS = 10
+
+_KEPT_BYTES = 2**29
 
 
 class Compiler:
@@ -26,13 +30,13 @@ class Compiler:
     def __init__(self, read_vocabulary: Callable[[], Vocabulary]) -> None:
         """read_vocabulary: called once, on a thread of this compiler's."""
         self._read_vocabulary = read_vocabulary
-        self._lock = threading.Lock()
+        self._loading = threading.Lock()
         self._libraries: Libraries | None = None
         self._threads = {
-            library: ThreadPoolExecutor(1, f"guided-{library}", initializer=_stand_back)
+            library: ThreadPoolExecutor(_THREADS, f"guided-{library}", initializer=_stand_back)
             for library in LIBRARIES
         }
-        self._kept: OrderedDict[Part, Maker] = OrderedDict()
+        self._kept = _Makers()
 
     def warm(self) -> None:
         """Load the tables of all libraries, in the background."""
@@ -41,7 +45,7 @@ class Compiler:
 
     def submit(self, program: Program) -> "Future[Guide]":
         """The guide of a new text, when it is compiled."""
-        # The slowest part comes last, and its library's thread does them all.
+        # The slowest part comes last, and its library's threads do them all.
         return self._threads[program.parts[-1].library].submit(self._guide, program)
 
     def close(self) -> None:
@@ -49,32 +53,62 @@ class Compiler:
         for thread in self._threads.values():
             thread.shutdown(wait=True, cancel_futures=True)
 
-    def _load(self, library: Library) -> None:
-        with self._lock:
+    def _load(self, library: Library) -> Libraries:
+        with self._loading:
             if self._libraries is None:
                 self._libraries = Libraries(self._read_vocabulary())
                 self._libraries.blank_runs(DEFAULT).warm()
             self._libraries.backend(library)
+            return self._libraries
 
     def _guide(self, program: Program) -> Guide:
-        makers = [self._maker(part) for part in program.parts]
-        assert self._libraries is not None
-        return self._libraries.guide(program, makers)
+        makers = [self._kept.maker(part, self._compile) for part in program.parts]
+        return self._load(program.parts[-1].library).guide(program, makers)
 
-    def _maker(self, part: Part) -> Maker:
+    def _compile(self, part: Part) -> Maker:
+        return self._load(part.library).compile(part)
+
+
+class _Makers:
+    """What was compiled, the least used left out where it takes too much memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._entries: OrderedDict[Part, Future[Maker]] = OrderedDict()
+
+    def maker(self, part: Part, compile_part: Callable[[Part], Maker]) -> Maker:
+        """The maker of a part, compiled by the first who asks; others wait for it."""
         with self._lock:
-            maker = self._kept.get(part)
-            if maker is not None:
-                self._kept.move_to_end(part)
-                return maker
-        self._load(part.library)
-        assert self._libraries is not None
-        maker = self._libraries.compile(part)
-        with self._lock:
-            self._kept[part] = maker
-            while len(self._kept) > _KEPT_PARTS:
-                self._kept.popitem(last=False)
-        return maker
+            found = self._entries.get(part)
+            if found is None:
+                mine: Future[Maker] = Future()
+                self._entries[part] = mine
+                self._bytes += _weight(part)
+                self._drop_oldest()
+            else:
+                self._entries.move_to_end(part)
+        if found is not None:
+            return found.result()
+        try:
+            mine.set_result(compile_part(part))
+        except Exception as error:
+            mine.set_exception(error)
+            with self._lock:
+                if self._entries.pop(part, None) is not None:
+                    self._bytes -= _weight(part)
+        return mine.result()
+
+    def _drop_oldest(self) -> None:
+        while self._bytes > _KEPT_BYTES and len(self._entries) > 1:
+            part, _ = self._entries.popitem(last=False)
+            self._bytes -= _weight(part)
+
+
+def _weight(part: Part) -> int:
+    """About how many bytes a compiled part takes: an index is the size of its file, and masks and
+    automata grow with the text."""
+    return 2**16 + 64 * len(part.text) + part.artifact_bytes
 
 
 def _stand_back() -> None:

@@ -7,10 +7,13 @@ recurses, and brackets may nest deeper than the 29 that llguidance takes.
 
 import json
 import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 MAX_NESTING = 200
@@ -19,6 +22,10 @@ MAX_REPEAT = 1_000_000
 MAX_RULES = 20_000
 # llguidance follows references on the machine's stack: 5000 in a row kill the process.
 MAX_CHAIN = 1000
+
+# What may be spent on finding the lexemes of an EBNF grammar: a fifth of a second.
+LEXEME_STEPS = 200_000
+MAX_LEXEME_DEPTH = 60
 
 LARK_COMMON = frozenset(
     {
@@ -219,8 +226,8 @@ class _Element:
     line: int
     low: int = 1
     high: int | None = 1
-    chars: tuple[tuple[str, str], ...] = ()
-    """What a literal holds, or a class allows: ranges, ends included."""
+    chars: tuple[tuple[int, int], ...] = ()
+    """What a literal holds, one by one, or a class allows: ranges, ends included."""
 
     def times(self) -> str:
         """Its quantifier, as all engines read it."""
@@ -543,7 +550,6 @@ def _special(token: _Token) -> GrammarError:
 
 # --- Characters.
 
-_ANY = r"[\u0000-\U0010ffff]"
 _SYMBOL = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))|[^\\]", re.DOTALL
 )
@@ -580,56 +586,56 @@ def _lark_string(token: _Token) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f") + flag
 
 
-def _escaped(char: str) -> str:
+def _escaped(code: int) -> str:
     """A character as xgrammar and regular expressions read it, in literals and in classes."""
-    if char.isascii() and char.isalnum():
-        return char
-    return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
+    if code < 128 and chr(code).isalnum():
+        return chr(code)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def _ebnf_literal(token: _Token) -> _Element:
     text = _unescaped(token.text[1:-1], _EBNF_ESCAPES, token.line)
-    written = f'"{"".join(map(_escaped, text))}"'
-    return _Element("literal", written, token.line, chars=tuple((char, char) for char in text))
+    written = f'"{"".join(_escaped(ord(char)) for char in text)}"'
+    chars = tuple((ord(char), ord(char)) for char in text)
+    return _Element("literal", written, token.line, chars=chars)
 
 
 def _ebnf_class(token: _Token) -> _Element:
     """A class of characters; the dot is one too."""
     body = "^" if token.text == "." else token.text[1:-1]
     negated = body.startswith("^")
-    ranges = _ranges(body[negated:], token.line)
-    if negated:
-        ranges = _others(ranges)
-    if not ranges:
+    outside = _others(_ranges(body[negated:], token.line))
+    allowed = outside if negated else _others(outside)
+    if not allowed:
         raise GrammarError("a class allows no character", token.line)
-    return _Element("class", _written_class(ranges), token.line, chars=tuple(ranges))
+    return _Element("class", _written_class(allowed), token.line, chars=tuple(allowed))
 
 
-def _ranges(body: str, line: int) -> list[tuple[str, str]]:
+def _ranges(body: str, line: int) -> list[tuple[int, int]]:
     found = list(_SYMBOL.finditer(body))
-    chars = [_symbol(match, _EBNF_ESCAPES, line) for match in found]
+    chars = [ord(_symbol(match, _EBNF_ESCAPES, line)) for match in found]
     ranges, at = [], 0
     while at < len(chars):
         wide = at + 2 < len(chars) and found[at + 1][0] == "-"
         first, last = chars[at], chars[at + 2 if wide else at]
         if first > last:
-            raise GrammarError(f"the range {first!r}-{last!r} ends before it starts", line)
+            raise GrammarError(f"a range of {body[:40]} ends before it starts", line)
         ranges.append((first, last))
         at += 3 if wide else 1
     return ranges
 
 
-def _others(ranges: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The characters outside of ranges."""
+def _others(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The characters outside of ranges, in order. Surrogates are none."""
     others, start = [], 0
-    for first, last in [*sorted(ranges), (chr(0x10FFFF), chr(0x10FFFF))]:
-        if start < ord(first):
-            others.append((chr(start), chr(ord(first) - 1)))
-        start = max(start, ord(last) + 1)
+    for first, last in sorted([*ranges, (0xD800, 0xDFFF), (0x110000, 0x110000)]):
+        if start < first:
+            others.append((start, first - 1))
+        start = max(start, last + 1)
     return others
 
 
-def _written_class(ranges: list[tuple[str, str]]) -> str:
+def _written_class(ranges: Iterable[tuple[int, int]]) -> str:
     parts = (
         _escaped(first) if first == last else f"{_escaped(first)}-{_escaped(last)}"
         for first, last in ranges
@@ -683,64 +689,372 @@ def _reached(rules: dict[str, _Rule], roots: list[str]) -> set[str]:
 
 def _fruitful(rules: dict[str, _Rule]) -> set[str]:
     """The rules that derive a finite text."""
-    fruitful: set[str] = set()
+    return _settled(
+        (rule.name, {part.text for part in parts if part.kind == "name" and part.low > 0})
+        for rule in rules.values()
+        for parts in rule.alternatives
+    )
+
+
+def _regular(rules: dict[str, _Rule]) -> set[str]:
+    """The rules in which nothing recurses."""
+    return _settled((rule.name, {part.text for part in rule.names()}) for rule in rules.values())
+
+
+def _settled(entries: Iterable[tuple[str, set[str]]]) -> set[str]:
+    """The names with an entry all of whose needs are such names."""
+    settled: set[str] = set()
     ready: list[str] = []
     missing: list[int] = []
     users: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for rule in rules.values():
-        for parts in rule.alternatives:
-            needed = {part.text for part in parts if part.kind == "name" and part.low > 0}
-            for name in needed:
-                users[name].append((len(missing), rule.name))
-            missing.append(len(needed))
-            ready += [] if needed else [rule.name]
+    for name, needs in entries:
+        for need in needs:
+            users[need].append((len(missing), name))
+        missing.append(len(needs))
+        ready += [] if needs else [name]
     while ready:
         name = ready.pop()
-        if name in fruitful:
-            continue
-        fruitful.add(name)
-        for sequence, user in users[name]:
-            missing[sequence] -= 1
-            if missing[sequence] == 0:
-                ready.append(user)
-    return fruitful
+        uses = [] if name in settled else users[name]
+        settled.add(name)
+        for entry, user in uses:
+            missing[entry] -= 1
+            ready += [] if missing[entry] else [user]
+    return settled
+
+
+# --- Lexemes: what of an EBNF grammar llguidance may match whole.
+
+
+class _TooLarge(Exception):
+    """The grammar would take too long to look through."""
+
+
+def _spelled(rules: dict[str, _Rule]) -> dict[str, _Rule]:
+    """The rules with each literal a rule of its own, whose parts are characters."""
+    spelled: dict[str, _Rule] = {}
+    for rule in rules.values():
+        alternatives = [[_as_name(part) for part in parts] for parts in rule.alternatives]
+        spelled[rule.name] = replace(rule, alternatives=alternatives)
+        for part in (part for parts in rule.alternatives for part in parts):
+            if part.kind == "literal" and part.text not in spelled:
+                chars = [_character(code, part.line) for code, _ in part.chars]
+                spelled[part.text] = _Rule(part.text, part.line, alternatives=[chars])
+    return spelled
+
+
+def _as_name(part: _Element) -> _Element:
+    return replace(part, kind="name") if part.kind == "literal" else part
+
+
+def _character(code: int, line: int) -> _Element:
+    return _Element("class", _written_class([(code, code)]), line, chars=((code, code),))
+
+
+def _lexemes(rules: dict[str, _Rule]) -> set[str]:
+    """The rules of spelled ones that llguidance may match whole, with no text lost.
+
+    A text is lost where one lexeme is complete, what may follow it comes next, and another lexeme
+    goes on with just that: llguidance then takes the longer one. Such a longer one is taken apart.
+    """
+    whole = _regular(rules)
+    budget = _Budget(LEXEME_STEPS)
+    try:
+        while "root" not in whole and (greedy := _Lexer(rules, whole, budget).greedy()):
+            whole -= greedy
+    except _TooLarge:
+        return set()
+    return whole
+
+
+class _Budget:
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def spend(self, steps: int = 1) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise _TooLarge
+
+
+class _Alphabet:
+    """Sets of characters as bits, one for each stretch that no range divides."""
+
+    def __init__(self, parts: Iterable[_Element]) -> None:
+        ends = {end for part in parts for first, last in part.chars for end in (first, last + 1)}
+        self._starts = sorted(ends)
+        self._sets: dict[str, int] = {}
+
+    def bits(self, part: _Element) -> int:
+        """The bits of a class."""
+        if part.text not in self._sets:
+            ranges = ((self._at(first), self._at(last + 1)) for first, last in part.chars)
+            self._sets[part.text] = sum((1 << end) - (1 << start) for start, end in ranges)
+        return self._sets[part.text]
+
+    def _at(self, code: int) -> int:
+        return bisect_left(self._starts, code)
+
+
+class _Automaton:
+    """States and moves of all lexemes, each lexeme a part of its own."""
+
+    def __init__(self, rules: dict[str, _Rule], alphabet: _Alphabet, budget: _Budget) -> None:
+        self._rules, self._alphabet, self._budget = rules, alphabet, budget
+        self._free: list[list[int]] = []
+        self.moves: list[list[tuple[int, int]]] = []
+        """From each state: the characters and the state that they lead to."""
+        self.owner: list[int] = []
+        """The lexeme of each state."""
+
+    def add(self, part: _Element, lexeme: int) -> tuple[int, int]:
+        """The first and the last state of a new lexeme."""
+        self._lexeme = lexeme
+        start = self._new()
+        return start, self._once(part, start, 0)
+
+    def reach(self, states: Iterable[int]) -> frozenset[int]:
+        """States with those that they lead to without a character."""
+        reached: set[int] = set()
+        pending = list(states)
+        while pending:
+            state = pending.pop()
+            if state not in reached:
+                reached.add(state)
+                pending += self._free[state]
+        self._budget.spend(len(reached))
+        return frozenset(reached)
+
+    def _new(self) -> int:
+        self._budget.spend()
+        self._free.append([])
+        self.moves.append([])
+        self.owner.append(self._lexeme)
+        return len(self.owner) - 1
+
+    def _once(self, part: _Element, at: int, depth: int) -> int:
+        end = self._new()
+        if part.kind == "class":
+            self.moves[at].append((self._alphabet.bits(part), end))
+            return end
+        if depth > MAX_LEXEME_DEPTH:
+            raise _TooLarge
+        for parts in self._rules[part.text].alternatives:
+            last = at
+            for inner in parts:
+                last = self._repeated(inner, last, depth + 1)
+            self._free[last].append(end)
+        return end
+
+    def _repeated(self, part: _Element, at: int, depth: int) -> int:
+        for _ in range(part.low):
+            at = self._once(part, at, depth)
+        if part.high is None:
+            return self._looped(part, at, depth)
+        ends = [at]
+        for _ in range(part.high - part.low):
+            ends.append(self._once(part, ends[-1], depth))
+        return self._joined(ends)
+
+    def _looped(self, part: _Element, at: int, depth: int) -> int:
+        loop = self._joined([at])
+        self._free[self._once(part, loop, depth)].append(loop)
+        return loop
+
+    def _joined(self, ends: list[int]) -> int:
+        joined = self._new()
+        for end in ends:
+            self._free[end].append(joined)
+        return joined
+
+
+class _Lexer:
+    """What llguidance's lexer meets, where the rules named whole are lexemes, and single characters.
+
+    Sets of lexemes are bits, in the order in which they were found.
+    """
+
+    def __init__(self, rules: dict[str, _Rule], whole: set[str], budget: _Budget) -> None:
+        self._rules, self._whole, self._budget = rules, whole, budget
+        self._grammar = _grammar_rules(rules, whole)
+        every = [part for rule in rules.values() for parts in rule.alternatives for part in parts]
+        self._automaton = _Automaton(rules, _Alphabet(every), budget)
+        self._lexemes: dict[str, int] = {}
+        self._bounds: list[tuple[int, int]] = []
+        self._first: defaultdict[str, int] = defaultdict(int)
+        self._follow: defaultdict[str, int] = defaultdict(int)
+        self._empty: set[str] = set()
+        self._find_lexemes()
+        while self._grow_first():
+            pass
+        while self._grow_follow():
+            pass
+
+    def greedy(self) -> set[str]:
+        """The lexemes that would be taken where a shorter one should have been."""
+        found: set[str] = set()
+        pending, seen = [self._first["root"]], set()
+        while pending:
+            allowed = pending.pop()
+            if allowed not in seen:
+                seen.add(allowed)
+                for states in self._runs(allowed):
+                    done = self._complete(states)
+                    pending.append(self._after(done))
+                    found |= self._clash(states, done)
+        return found
+
+    def _find_lexemes(self) -> None:
+        for part in self._parts():
+            if part.text not in self._lexemes and not self._is_rule(part):
+                lexeme = len(self._lexemes)
+                self._lexemes[part.text] = lexeme
+                start, end = self._automaton.add(part, lexeme)
+                self._bounds.append((start, end))
+                self._first[part.text] = 1 << lexeme
+                if end in self._automaton.reach([start]):
+                    self._empty.add(part.text)
+
+    def _is_rule(self, part: _Element) -> bool:
+        return part.kind == "name" and part.text not in self._whole
+
+    def _parts(self) -> Iterator[_Element]:
+        return (part for rule in self._grammar for parts in rule.alternatives for part in parts)
+
+    def _may_be_empty(self, part: _Element) -> bool:
+        return part.low == 0 or part.text in self._empty
+
+    def _grow_first(self) -> bool:
+        """One more round of what each rule may begin with; whether anything was new."""
+        before = sum(map(int.bit_count, self._first.values())), len(self._empty)
+        for rule in self._grammar:
+            for parts in rule.alternatives:
+                self._budget.spend(len(parts) + 1)
+                stop = next((at for at, p in enumerate(parts) if not self._may_be_empty(p)), None)
+                for part in parts[: None if stop is None else stop + 1]:
+                    self._first[rule.name] |= self._first[part.text]
+                if stop is None:
+                    self._empty.add(rule.name)
+        return before != (sum(map(int.bit_count, self._first.values())), len(self._empty))
+
+    def _grow_follow(self) -> bool:
+        """One more round of what may come after each part; whether anything was new."""
+        before = sum(map(int.bit_count, self._follow.values()))
+        for rule in self._grammar:
+            for parts in rule.alternatives:
+                self._budget.spend(len(parts) + 1)
+                after = self._follow[rule.name]
+                for part in reversed(parts):
+                    first = self._first[part.text]
+                    self._follow[part.text] |= after | (first if part.high != 1 else 0)
+                    after = first | (after if self._may_be_empty(part) else 0)
+        return before != sum(map(int.bit_count, self._follow.values()))
+
+    def _runs(self, allowed: int) -> Iterator[frozenset[int]]:
+        """All sets of states that characters lead to from the start of some lexemes."""
+        start = self._automaton.reach(self._bounds[lexeme][0] for lexeme in _bits(allowed))
+        pending, seen = [start], {start}
+        while pending:
+            for targets in self._moves(pending.pop()):
+                states = self._automaton.reach(targets)
+                if states not in seen:
+                    seen.add(states)
+                    pending.append(states)
+                    yield states
+
+    def _moves(self, states: frozenset[int]) -> set[frozenset[int]]:
+        """Where each character leads from a set of states."""
+        moves = [move for state in states for move in self._automaton.moves[state]]
+        stretches: dict[int, frozenset[int]] = {-1: frozenset()}
+        for chars, target in moves:
+            self._budget.spend(len(stretches))
+            parts = [(bits, held) for bits, held in stretches.items() if bits & ~chars]
+            inside = [(bits & chars, held | {target}) for bits, held in stretches.items()]
+            stretches = {bits & ~chars: held for bits, held in parts}
+            stretches |= {bits: held for bits, held in inside if bits}
+        return set(stretches.values()) - {frozenset()}
+
+    def _complete(self, states: frozenset[int]) -> list[int]:
+        owners = {self._automaton.owner[state] for state in states}
+        return [lexeme for lexeme in owners if self._bounds[lexeme][1] in states]
+
+    def _after(self, lexemes: Iterable[int]) -> int:
+        names = list(self._lexemes)
+        return reduce(or_, (self._follow[names[lexeme]] for lexeme in lexemes), 0)
+
+    def _clash(self, states: frozenset[int], done: list[int]) -> set[str]:
+        """The lexemes that go on with what may follow those that are complete."""
+        names = list(self._lexemes)
+        following = reduce(or_, map(self._first_chars, _bits(self._after(done))), 0)
+        moves = self._automaton.moves
+        going = {state for state in states if any(chars & following for chars, _ in moves[state])}
+        return {names[self._automaton.owner[state]] for state in going}
+
+    def _first_chars(self, lexeme: int) -> int:
+        states = self._automaton.reach([self._bounds[lexeme][0]])
+        return reduce(or_, (c for state in states for c, _ in self._automaton.moves[state]), 0)
+
+
+def _bits(number: int) -> Iterator[int]:
+    """The places of the bits that are set."""
+    while number:
+        yield (number & -number).bit_length() - 1
+        number &= number - 1
+
+
+def _grammar_rules(rules: dict[str, _Rule], whole: set[str]) -> list[_Rule]:
+    """The rules that stay rules: those that root leads to, not by way of a lexeme."""
+    return _led_to(rules, {"root"} - whole, whole)
+
+
+def _led_to(rules: dict[str, _Rule], roots: set[str], without: set[str]) -> list[_Rule]:
+    found: dict[str, _Rule] = {}
+    pending = sorted(roots)
+    while pending:
+        name = pending.pop()
+        if name not in found and name not in without:
+            found[name] = rules[name]
+            pending += [part.text for part in rules[name].names()]
+    return list(found.values())
 
 
 # --- Output.
 
 
-def _new_names(rules: dict[str, _Rule], start: str) -> dict[str, str]:
+def _lark_of_ebnf(rules: dict[str, _Rule]) -> Iterator[str]:
+    whole = _lexemes(rules)
+    low = _new_names(rules)
+    upper = {name: new.upper() for name, new in low.items()}
+    mixed = low | {name: upper[name] for name in whole}
+    grammar = _grammar_rules(rules, whole)
+    lexemes = {part.text for rule in grammar for part in rule.names()} | {"root"}
+    yield f"start: {mixed['root']}"
+    for rule in grammar:
+        yield f"{low[rule.name]}: {_body(rule, mixed, '/')}"
+    for rule in _led_to(rules, lexemes & whole, set()):
+        yield f"{upper[rule.name]}: {_body(rule, upper, '/')}"
+
+
+def _new_names(rules: dict[str, _Rule]) -> dict[str, str]:
     """Names for the rules of an EBNF grammar that mean nothing else to an engine."""
-    names = {}
-    for index, name in enumerate(rules):
-        names[name] = f"r_{re.sub('[^a-z0-9]', '_', name.lower())}_{index}"
-    return names | {"root": start}
+    return {
+        name: f"r_{re.sub('[^a-z0-9]', '_', name.lower())[:40]}_{index}"
+        for index, name in enumerate(rules)
+    }
 
 
-def _body(rule: _Rule, written: Callable[[_Element], str]) -> str:
+def _body(rule: _Rule, names: dict[str, str], slash: str = "") -> str:
+    """The alternatives of a rule; slash: what stands on both sides of a class."""
+    around = {"class": slash}
+
+    def written(part: _Element) -> str:
+        text = names.get(part.text, part.text) if part.kind == "name" else part.text
+        edge = around.get(part.kind, "")
+        return f"{edge}{text}{edge}{part.times()}"
+
     return " | ".join(" ".join(map(written, parts)) or '""' for parts in rule.alternatives)
 
 
-def _lark_line(rule: _Rule, names: dict[str, str]) -> str:
+def _lark_line(rule: _Rule) -> str:
     if rule.directive and rule.directive != "%ignore":
         return rule.directive
-    head = rule.directive or f"{names[rule.name]}{rule.options}:"
-    return f"{head} {_body(rule, lambda part: _lark_part(part, names))}"
-
-
-def _lark_part(part: _Element, names: dict[str, str]) -> str:
-    if part.kind == "literal":
-        chars = " ".join(f"/{_escaped(char)}/" for char in part.text) or '""'
-        return f"({chars}){part.times()}" if part.times() else chars
-    text = {"name": names.get(part.text, ""), "class": f"/{part.text}/"}.get(part.kind, part.text)
-    return text + part.times()
-
-
-def _ebnf_body(rule: _Rule, names: dict[str, str]) -> str:
-    return _body(rule, lambda part: _ebnf_part(part, names))
-
-
-def _ebnf_part(part: _Element, names: dict[str, str]) -> str:
-    if part.kind == "literal":
-        return f'"{"".join(map(_escaped, part.text))}"{part.times()}'
-    return names.get(part.text, part.text) + part.times()
+    return f"{rule.directive or f'{rule.name}{rule.options}:'} {_body(rule, {})}"

@@ -187,7 +187,7 @@ class Planner:
             new = path.with_suffix(".new")
             save(backend.build(regex), new)
             new.replace(path)
-        return Part("outlines", "regex", regex, str(path))
+        return Part("outlines", "regex", regex, str(path), path.stat().st_size)
 
     def _served(self, parts: Sequence[Part], backend: str, blanks: Blanks | None) -> Plan:
         """The plan of these parts, each compiled, and together able to begin a text.

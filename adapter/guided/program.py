@@ -17,6 +17,8 @@ class Part:
     text: str
     artifact: str | None = None
     """A file with what was compiled already; where it is missing the text is compiled again."""
+    artifact_bytes: int = 0
+    """The file's size."""
 
 
 @dataclass(frozen=True, slots=True)
