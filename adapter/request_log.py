@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from adapter.metrics import NONE, count_ignored_fields, count_refusal, count_request
 from adapter.respond import Usage
 from adapter.vllm_api import SpanKind, extract_trace_context, instrument_manual, logger
 
@@ -19,14 +20,23 @@ class RequestRecord:
         self.model: str | None = None
         self.user: str | None = None
         self.ignored: tuple[str, ...] = ()
-        self.guided: str | None = None
-        """The constraint's field, and the backend that held it."""
+        self.constraint = NONE
+        """The kind of constraint."""
+        self.backend = NONE
+        """The backend that held it, or was asked to."""
+        self.refused: str | None = None
+        """The field at fault, where the request was refused."""
         self.status = 0
         self.usage = Usage(0, 0)
         self._started = time.time_ns()
 
     def write(self, headers: Mapping[str, str], *, trace: bool) -> None:
-        """Log the request, and send its span where tracing is on."""
+        """Count and log the request, and send its span where tracing is on."""
+        count_request(self.status, self.constraint, self.backend)
+        if self.refused is not None:
+            count_refusal(self.refused)
+        if self.ignored:
+            count_ignored_fields(len(self.ignored))
         ended = time.time_ns()
         facts: dict[str, Any] = {
             "request_id": self.request_id,
@@ -37,8 +47,8 @@ class RequestRecord:
             "completion_tokens": self.usage.completion_tokens,
             "seconds": round((ended - self._started) / 1e9, 4),
         }
-        if self.guided is not None:
-            facts["guided"] = self.guided
+        if self.constraint != NONE:
+            facts |= {"constraint": self.constraint, "backend": self.backend}
         if self.ignored:
             facts["ignored_fields"] = _short(", ".join(self.ignored))
         # JSON, so that nothing a caller sends can look like a line of its own.

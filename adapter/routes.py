@@ -168,9 +168,11 @@ class _Exchange:
         )
         admitted = None
         if plan.constraint is not None:
+            self._record.constraint = plan.constraint.kind
+            self._record.backend = plan.constraint.backend
             admitted = await engine.admit(plan.constraint)
+            self._record.backend = admitted.backend
             self._guided = admitted.backend + ("" if admitted.schema is None else "; checked")
-            self._record.guided = f"{plan.constraint.field}: {self._guided}"
         token_ids = await engine.tokenize(
             plan.prompts,
             request.add_special_tokens is not False,
@@ -299,6 +301,8 @@ class _Exchange:
 
     async def _fail(self, error: ApiError) -> None:
         """An HTTP error before the first byte, an error event after it."""
+        if isinstance(error, InvalidRequest):
+            self._record.refused = error.param or ""
         if not self._started:
             retry = [(b"retry-after", b"1")] if isinstance(error, Unavailable) else []
             await self._send_whole(error.status, json_bytes(error.body()), retry)

@@ -7,6 +7,7 @@ time limit that ends it, and what was once compiled is kept.
 import asyncio
 import contextlib
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adapter import metrics
 from adapter.errors import ApiError, GenerationFailed, InvalidRequest, NotSupported, Unavailable
 from adapter.guided.constraint import (
     AUTO,
@@ -26,7 +28,7 @@ from adapter.guided.constraint import (
     XGRAMMAR,
     Constraint,
 )
-from adapter.guided.jobs import HEADER, Job, check_job, plan_job
+from adapter.guided.jobs import HEADER, READY, Job, check_job, plan_job
 from adapter.guided.program import Part, Program
 from adapter.guided.vocabulary import Vocabulary
 
@@ -48,6 +50,9 @@ _LONG_JOB = 0.5
 
 # Seconds beyond its limit before an answer is given up: the kernel ends the worker at the limit.
 _GRACE = 2.0
+
+# Seconds that a new worker may take to start: as long as it takes to load all libraries.
+_START_SECONDS = 60.0
 
 # Seconds for which a constraint that took too long is refused without another try.
 _KEEP_TIME_OUT = 60.0
@@ -98,7 +103,9 @@ class Admission:
             InvalidRequest: it cannot be served, or not within the time limit; names the field.
             Unavailable: all workers are busy with other constraints.
         """
-        if (kept := self._kept.get(constraint)) is not None:
+        kept = self._kept.get(constraint)
+        metrics.count_lookup(hit=kept is not None)
+        if kept is not None:
             if isinstance(kept, ApiError):
                 raise kept.with_traceback(None)
             return kept
@@ -116,6 +123,13 @@ class Admission:
             task.exception()  # all who waited may have left
 
     async def _compile(self, constraint: Constraint) -> Admitted:
+        started = time.monotonic()
+        try:
+            return await self._compile_cold(constraint)
+        finally:
+            metrics.observe_compile(constraint.backend, time.monotonic() - started)
+
+    async def _compile_cold(self, constraint: Constraint) -> Admitted:
         pool = self._pools[constraint.backend]
         job = plan_job(constraint, relaxed=self._relaxed, seconds=self._seconds)
         try:
@@ -257,6 +271,9 @@ class _Workshop:
         if self._process is not None:
             self._process.wait()
             self._process = None
+        if self._folder is not None:  # the process removes it, unless it was lost
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
 
     async def worker(self, niceness: int) -> "_Worker":
         """A new worker."""
@@ -267,13 +284,25 @@ class _Workshop:
         with theirs:
             socket.send_fds(self._control, [bytes([niceness])], [theirs.fileno()])
         ours.setblocking(False)
-        return _Worker(*await asyncio.open_connection(sock=ours, limit=2**26))
+        worker = _Worker(*await asyncio.open_connection(sock=ours, limit=2**26))
+        # While the libraries are loaded this takes seconds, which are no constraint's own.
+        async with asyncio.timeout(_START_SECONDS):
+            await worker.started()
+        return worker
 
 
 class _Worker:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+
+    async def started(self) -> None:
+        """Wait until it takes jobs.
+
+        Raises:
+            EOFError, OSError: it never will.
+        """
+        await self._reader.readexactly(len(READY))
 
     async def ask(self, job: Job) -> dict[str, Any]:
         """The answer to a job.
@@ -335,7 +364,11 @@ class _Pool:
                 if time.monotonic() - started > 0.1:
                     raise
                 # It ended while it was idle.
-        return await self._ask(await self._workshop.worker(self._niceness), job)
+        try:
+            worker = await self._workshop.worker(self._niceness)
+        except (EOFError, OSError):  # TimeoutError is one
+            raise Unavailable("The processes that compile constraints do not start.") from None
+        return await self._ask(worker, job)
 
     async def _ask(self, worker: _Worker, job: Job) -> dict[str, Any]:
         started = time.monotonic()

@@ -6,11 +6,10 @@ are, holds each run of blanks to the pattern. Both have to allow a token.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from adapter.guided.matcher import Mask
 from adapter.guided.program import Blanks
-from adapter.guided.vocabulary import Vocabulary
+from adapter.guided.token_runs import Table, TokenRuns
 
 BLANK_BYTES = b" \t\n\r"
 
@@ -25,8 +24,6 @@ DEFAULT = Blanks(
     accepts=(True,) * (LONGEST_RUN + 1),
 )
 
-_Table = npt.NDArray[np.int16]
-
 # The automaton's first states; after them, for each state of the pattern, one behind an opening
 # character and one behind any other.
 _DEAD, _START, _STRING, _ESCAPE, _RUNS = range(5)
@@ -34,10 +31,10 @@ _OPENS = b"{[:,"
 _CLOSES = b"}]:,"
 
 
-def automaton(blanks: Blanks) -> _Table:
+def automaton(blanks: Blanks) -> Table:
     """The next state for each state and byte."""
     count = len(blanks.moves)
-    table = np.zeros((_RUNS + 2 * count, 256), np.int16)
+    table = np.zeros((_RUNS + 2 * count, 256), np.int32)
     table[_START] = [_outside(byte) for byte in range(256)]
     table[_START, list(BLANK_BYTES)] = _DEAD
     table[_STRING] = _STRING
@@ -71,35 +68,6 @@ def _run_state(run: int, after_open: bool) -> int:
     return _RUNS + 2 * run + after_open
 
 
-class TokenRuns:
-    """Runs all tokens of a vocabulary through a byte automaton at once."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.tokens = vocabulary.tokens
-        self._words = vocabulary.words
-        texts = sorted(
-            ((text, i) for i, text in enumerate(vocabulary.tokens) if text),
-            key=lambda pair: -len(pair[0]),
-        )
-        self._ids = np.array([i for _, i in texts], np.int64)
-        longest = len(texts[0][0]) if texts else 0
-        # Column j holds byte j of the tokens that have one: the first so many of them.
-        self._columns = [
-            np.array([text[j] for text, _ in texts if len(text) > j], np.uint8)
-            for j in range(longest)
-        ]
-
-    def mask(self, table: _Table, state: int) -> Mask:
-        """The tokens that do not lead from a state into the dead one."""
-        states = np.full(len(self._ids), state, np.int16)
-        for column in self._columns:
-            part = states[: len(column)]
-            part[:] = table[part, column]
-        allowed = np.zeros(self._words * 32, np.bool_)
-        allowed[self._ids[states != _DEAD]] = True
-        return np.packbits(allowed, bitorder="little").view(np.int32)
-
-
 class BlankRuns:
     """A whitespace pattern over a vocabulary; its masks are shared by all texts."""
 
@@ -124,7 +92,7 @@ class BlankRuns:
 
     def after(self, state: int, token: int) -> int:
         """The state behind a token."""
-        for byte in self.runs.tokens[token]:
+        for byte in self.runs.texts[token]:
             state = int(self.table[state, byte])
         return state
 

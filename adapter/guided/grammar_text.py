@@ -105,9 +105,7 @@ def as_ebnf(text: str) -> str | None:
 def _read(text: str) -> dict[str, "_Rule"]:
     kind = dialect(text)
     reader = _LarkReader(text) if kind is Dialect.LARK else _EbnfReader(text)
-    rules = reader.rules()
-    _check(rules, "start" if kind is Dialect.LARK else "root")
-    return rules
+    return _checked(reader.rules(), "start" if kind is Dialect.LARK else "root")
 
 
 def _check_characters(text: str) -> None:
@@ -646,18 +644,41 @@ def _written_class(ranges: Iterable[tuple[int, int]]) -> str:
 # --- Checks.
 
 
-def _check(rules: dict[str, _Rule], start: str) -> None:
+def _checked(rules: dict[str, _Rule], start: str) -> dict[str, _Rule]:
+    """The rules that a text can come to."""
     if start not in rules:
         raise GrammarError(f"the grammar has no rule {start}")
     for rule in rules.values():
         _check_names(rule, rules)
     reached = _reached(rules, [start, *(name for name in rules if name.startswith("%"))])
-    fruitful = _fruitful(rules)
-    if start not in fruitful:
-        raise GrammarError(f"{start} derives no finite text", rules[start].line)
-    for rule in rules.values():
-        if rule.name in reached and rule.name not in fruitful and not rule.closer:
+    left = {name: rule for name, rule in rules.items() if name in reached}
+    fruitful = _fruitful(left)
+    for rule in [left[start], *left.values()]:
+        if rule.name not in fruitful and not rule.closer:
             raise GrammarError(f"{rule.name} derives no finite text", rule.line)
+    _check_circles(left)
+    return left
+
+
+def _check_circles(rules: dict[str, _Rule]) -> None:
+    """Refuse a rule that is only itself, if by way of others: xgrammar crashes at x ::= x{2}."""
+    straight: set[str] = set()
+    for rule in rules.values():
+        path: set[str] = set()
+        name: str | None = rule.name
+        while name is not None and name not in straight:
+            if name in path:
+                raise GrammarError(f"{rule.name} leads to nothing but itself", rule.line)
+            path.add(name)
+            name = _only_name(rules[name])
+        straight |= path
+
+
+def _only_name(rule: _Rule) -> str | None:
+    """The rule that this one is no more than."""
+    sequences = [[part for part in parts if part.text != '""'] for parts in rule.alternatives]
+    is_one = len(sequences) == 1 and len(sequences[0]) == 1
+    return sequences[0][0].text if is_one and sequences[0][0].kind == "name" else None
 
 
 def _check_names(rule: _Rule, rules: dict[str, _Rule]) -> None:
@@ -868,7 +889,7 @@ class _Automaton:
 
 
 class _Lexer:
-    """What llguidance's lexer meets, where the rules named whole are lexemes, and single characters.
+    """What llguidance's lexer meets, where the rules in whole are lexemes, and single characters.
 
     Sets of lexemes are bits, in the order in which they were found.
     """

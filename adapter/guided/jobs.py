@@ -8,6 +8,9 @@ from adapter.guided.constraint import Constraint, Kind
 HEADER = struct.Struct("!I")
 """Before each message: its length in bytes. A message is JSON."""
 
+READY = b"+"
+"""What a worker says first."""
+
 Job = dict[str, Any]
 
 

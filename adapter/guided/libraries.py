@@ -5,9 +5,10 @@ from functools import cached_property
 from importlib import import_module
 from typing import Protocol
 
-from adapter.guided.blanks import DEFAULT, BlankRuns, TokenRuns
+from adapter.guided.blanks import DEFAULT, BlankRuns
 from adapter.guided.matcher import Guide, Matcher
 from adapter.guided.program import Blanks, Library, Part, Program
+from adapter.guided.token_runs import TokenRuns
 from adapter.guided.vocabulary import Vocabulary
 
 Maker = Callable[[], Matcher]

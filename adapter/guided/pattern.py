@@ -29,7 +29,7 @@ MAX_POSITIONS = 100_000
 """Characters of a pattern with its repeats written out; outlines_core takes seconds for as many."""
 
 MAX_RANGES = 100_000
-"""Ranges of all classes together: a byte of a pattern can stand for 700 of them."""
+"""Ranges of all classes together, and letters in any case: a byte can stand for 700 of them."""
 
 # A level of the trie makes up to three nodes: sequence, choice, and the repeat of an optional one.
 _TRIE_DEPTH = 30
@@ -177,13 +177,12 @@ _CLASS_FLAGS = re.ASCII | re.UNICODE
 class _Budget:
     """What the classes of a pattern may still cost."""
 
-    ranges: int = MAX_RANGES
+    left: int = MAX_RANGES
 
-    def spend(self, chars: Chars) -> Chars:
-        self.ranges -= len(chars.ranges)
-        if self.ranges < 0:
+    def spend(self, ranges: int) -> None:
+        self.left -= ranges
+        if self.left < 0:
             raise PatternError("its character classes are too large together")
-        return chars
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +259,17 @@ def _read_literal(value: int, place: _Place) -> Node:
 
 
 def _read_class(items: list[tuple[Any, Any]], place: _Place) -> Node:
-    return place.budget.spend(_class(tuple(items), place.flags & (re.IGNORECASE | re.ASCII)))
+    flags = place.flags & (re.IGNORECASE | re.ASCII)
+    if flags & re.IGNORECASE:
+        place.budget.spend(_count_cased(_named_members(items)))
+    chars = _class(tuple(items), flags)
+    place.budget.spend(len(chars.ranges))
+    return chars
 
 
 def _read_dot(place: _Place) -> Node:
     if place.flags & re.DOTALL:
-        return place.budget.spend(Chars(_TEXT))
+        return Chars(_TEXT)
     return _read_class([(code.NEGATE, None), (code.LITERAL, ord("\n"))], place)
 
 
@@ -422,34 +426,45 @@ _CATEGORIES = {
 def _class(items: tuple[tuple[Any, Any], ...], flags: int) -> Chars:
     """The characters of text that a set in brackets holds under both readings."""
     categories = frozenset(value for op, value in items if op is code.CATEGORY)
-    named = _union(*(_members(op, value) for op, value in items))
+    members = _union(_named_members(items))
     ignore_case = flags & re.IGNORECASE
     if items[0][0] is code.NEGATE:
-        named = _folded(named) if ignore_case else named
-        held = _complement(_union(named, *_readings(categories)))
+        members = _folded(members) if ignore_case else members
+        held = _complement(_union(members, _in_either_reading(categories)))
     else:
-        named = _paired(named, bool(flags & re.ASCII)) if ignore_case else named
-        held = _union(named, _intersection(*_readings(categories)))
+        members = _paired(members, bool(flags & re.ASCII)) if ignore_case else members
+        held = _union(members, _in_both_readings(categories))
     ranges = _intersection(held, _TEXT)
     if not ranges:
         raise PatternError("a character class matches no character, or none but NUL and surrogates")
     return Chars(ranges)
 
 
-def _members(op: Any, value: Any) -> Ranges:
-    if op is code.LITERAL:
-        return ((value, value),)
-    return (value,) if op is code.RANGE else ()
+def _named_members(items: Iterable[tuple[Any, Any]]) -> Ranges:
+    """What a set names one by one, as it stands there."""
+    literals = ((value, value) for op, value in items if op is code.LITERAL)
+    return (*literals, *(value for op, value in items if op is code.RANGE))
+
+
+# What \d, \w and the like stand for together.
 
 
 @lru_cache(64)
-def _readings(categories: frozenset[Any]) -> tuple[Ranges, Ranges]:
-    """What \\d, \\w and the like stand for together, to re.ASCII and without it."""
-    ascii_, unicode = (
-        _union(*(_category(value, classes) for value in categories))
-        for classes in (_ASCII_CLASSES, _unicode_classes())
+def _in_both_readings(categories: frozenset[Any]) -> Ranges:
+    return _intersection(
+        _categories(categories, _ASCII_CLASSES), _categories(categories, _unicode_classes())
     )
-    return ascii_, unicode
+
+
+@lru_cache(64)
+def _in_either_reading(categories: frozenset[Any]) -> Ranges:
+    return _union(
+        _categories(categories, _ASCII_CLASSES), _categories(categories, _unicode_classes())
+    )
+
+
+def _categories(categories: frozenset[Any], classes: dict[Any, Ranges]) -> Ranges:
+    return _union(*(_category(value, classes) for value in categories))
 
 
 def _category(value: Any, classes: dict[Any, Ranges]) -> Ranges:
@@ -481,6 +496,11 @@ def _cased_in(ranges: Ranges) -> Iterator[int]:
     cased = _cased()
     for low, high in ranges:
         yield from cased[bisect_left(cased, low) : bisect_right(cased, high)]
+
+
+def _count_cased(ranges: Ranges) -> int:
+    cased = _cased()
+    return sum(bisect_right(cased, high) - bisect_left(cased, low) for low, high in ranges)
 
 
 @cache

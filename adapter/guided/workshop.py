@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from adapter.guided.jobs import HEADER, Job, constraint_of_job
+from adapter.guided.jobs import HEADER, READY, Job, constraint_of_job
 from adapter.guided.libraries import LIBRARIES, Libraries
 from adapter.guided.plan import Planner, Refused
 from adapter.guided.validation import text_fault
@@ -77,6 +77,7 @@ def work(connection: socket.socket, planner: Planner) -> None:
         "plan": lambda job: _plan(planner, job),
         "check": lambda job: {"fault": text_fault(json.loads(job["schema"]), job["text"])},
     }
+    connection.sendall(READY)
     reader = connection.makefile("rb")
     while header := reader.read(HEADER.size):
         job = json.loads(reader.read(*HEADER.unpack(header)))
