@@ -23,8 +23,8 @@ MAX_RULES = 20_000
 # llguidance follows references on the machine's stack: 5000 in a row kill the process.
 MAX_CHAIN = 1000
 
-# What may be spent on finding the lexemes of an EBNF grammar: a fifth of a second.
-LEXEME_STEPS = 200_000
+# What may be spent on finding the lexemes of an EBNF grammar: a tenth of a second or two.
+LEXEME_STEPS = 100_000
 MAX_LEXEME_DEPTH = 60
 
 LARK_COMMON = frozenset(
@@ -120,7 +120,7 @@ def _check_characters(text: str) -> None:
 # --- Tokens. Quantifiers that never give back (*+, ++) keep hostile texts linear.
 
 _STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
-_BLANKS = re.compile(r"(?:\s++|(?:\#|//)[^\n]*+)*+")
+_BLANKS = re.compile(r"\ufeff?(?:\s++|(?:\#|//)[^\n]*+)*+")
 _OPENING = re.compile(
     r"%[a-z]|[!?]*+[A-Za-z0-9_-]++\s*+(?:(?P<ebnf>::=)|::?|\.\s*+-?[0-9]|[\[{])", re.ASCII
 )
@@ -145,7 +145,7 @@ _LARK_TOKEN = re.compile(
     |(?P<regex>/[^/\\]*+(?:\\[\s\S][^/\\]*+)*+/[imslux]*+)
     |(?P<repeat>[*+?]|\{{[0-9,\s]*+\}})
     |(?P<number>-?[0-9]++)
-    |(?P<op>->|\.\.|::|[:|()\[\]~.,{{}}&!])
+    |(?P<op>->|\.\.|::|[:|()\[\]~.,{{}}&!=])
     |(?P<special>@[\w-]++|<[^<>\s]++>)""",
     re.ASCII | re.VERBOSE,
 )
@@ -456,12 +456,13 @@ class _LarkReader(_Reader):
         library = self._expect("name")
         if library.text != "common" or self._now.text not in (".", "("):
             raise GrammarError("%import reaches Lark's common library only", library.line)
-        names = self._listed() if self._take_if("(") else []
-        while self._take_if("."):
-            names.append(self._expect("name"))
-        alias = self._expect("name") if self._take_if("->") else names[0]
-        for name in names:
-            self._import_one(name, alias if len(names) == 1 else name)
+        if self._take_if("("):
+            for name in self._listed():
+                self._import_one(name, name)
+            return
+        self._take()
+        name = self._expect("name")
+        self._import_one(name, self._expect("name") if self._take_if("->") else name)
 
     def _listed(self) -> list[_Token]:
         names = [self._expect("name")]
@@ -502,7 +503,7 @@ class _LarkReader(_Reader):
             return self._reference(token)
         if token.kind == "literal":
             return _Element("lark", self._literal(token), token.line)
-        if token.kind == "regex" or (token.kind == "json" and "%llg" not in token.text[:4]):
+        if token.kind == "regex" or (token.kind == "json" and token.text[:4] != "%llg"):
             return _Element("lark", token.text, token.line)
         if token.kind == "directive":
             raise GrammarError(f"{token.text} is not supported", token.line)
@@ -764,7 +765,9 @@ def _spelled(rules: dict[str, _Rule]) -> dict[str, _Rule]:
 
 
 def _as_name(part: _Element) -> _Element:
-    return replace(part, kind="name") if part.kind == "literal" else part
+    if part.kind != "literal":
+        return part
+    return _Element("name", part.text, part.line, part.low, part.high)
 
 
 def _character(code: int, line: int) -> _Element:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from adapter.guided.blanks import DEFAULT, BlankRuns
 from adapter.guided.matcher import Guide, Matcher
@@ -22,6 +23,18 @@ class Backend(Protocol):
 
         Raises:
             ValueError: the library cannot do it; the message says why.
+        """
+
+
+@runtime_checkable
+class Preparing(Backend, Protocol):
+    """A library whose compiled form can be handed on to another process."""
+
+    def prepare(self, regex: str, path: Path) -> None:
+        """Compile a regular expression into a file.
+
+        Raises:
+            ValueError: the library cannot do it.
         """
 
 

@@ -6,10 +6,12 @@ guard before it (lm_format_enforcer_shapes).
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 from adapter.guided.lm_format_enforcer_json import JsonAutomaton
-from adapter.guided.lm_format_enforcer_regex import RegexAutomaton
+from adapter.guided.lm_format_enforcer_regex import RegexAutomaton, RegexTable
 from adapter.guided.matcher import Mask, Matcher
 from adapter.guided.program import Part
 from adapter.guided.token_runs import TokenRuns
@@ -28,16 +30,37 @@ class LmFormatEnforcerBackend:
         Raises:
             ValueError: the library cannot enforce the constraint.
         """
-        make = _AUTOMATA[part.form]
         try:
-            automaton = make(self._tokens, part.text)
+            automaton = self._automaton(part)
         except Exception as error:
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            raise ValueError(
-                f"lm-format-enforcer cannot enforce this {part.form}: {why}"
-            ) from error
+            raise _cannot(part.form, error) from error
         lock = threading.Lock()
         return lambda: LmFormatEnforcerMatcher(automaton, self._tokens.texts, lock)
+
+    def prepare(self, regex: str, path: Path) -> None:
+        """Compile a regular expression into a file, for a part's `artifact`.
+
+        Raises:
+            ValueError: as compile().
+        """
+        try:
+            RegexTable.build(regex).save(path)
+        except Exception as error:
+            raise _cannot("regex", error) from error
+
+    def _automaton(self, part: Part) -> "_Automaton":
+        if part.form == "json":
+            return JsonAutomaton(self._tokens, part.text)
+        table = None
+        if part.artifact is not None:
+            with suppress(OSError):  # made on another machine, or left out of the cache since
+                table = RegexTable.load(Path(part.artifact))
+        return RegexAutomaton(self._tokens, table or RegexTable.build(part.text))
+
+
+def _cannot(form: str, error: Exception) -> ValueError:
+    why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return ValueError(f"lm-format-enforcer cannot enforce this {form}: {why}")
 
 
 class _Automaton(Protocol):
@@ -89,9 +112,3 @@ class LmFormatEnforcerMatcher:
     def can_end(self) -> bool:
         """Whether the text may end here."""
         return self._automaton.ends(self._states[-1])
-
-
-_AUTOMATA: dict[str, Callable[[TokenRuns, str], _Automaton]] = {
-    "json": JsonAutomaton,
-    "regex": RegexAutomaton,
-}

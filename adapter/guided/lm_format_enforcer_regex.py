@@ -1,10 +1,8 @@
 """A regular expression of lm-format-enforcer's, exactly: its automaton as a table over bytes."""
 
-import sys
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from interegular.fsm import FSM, anything_else
 from lmformatenforcer import CharacterLevelParserConfig, RegexParser
 
 from adapter.guided.matcher import Mask
-from adapter.guided.token_runs import TokenRuns
+from adapter.guided.token_runs import Table, TokenRuns
 
 _Ints = npt.NDArray[np.int32]
 _Bools = npt.NDArray[np.bool_]
@@ -21,20 +19,52 @@ _Bools = npt.NDArray[np.bool_]
 MOST_MASKS = 512
 """Masks that are kept of one constraint: 6 kB each for 49 thousand tokens."""
 
-_MOST_SECONDS = 3
 _MOST_ROWS = 1 << 15  # of the table, 1 kB each
 
 
-class RegexAutomaton:
-    """A regular expression as a table over bytes; its states are the table's rows, 0 is none."""
+@dataclass(frozen=True)
+class RegexTable:
+    """A regular expression as an automaton over bytes: a row for each state, 0 the dead one."""
 
-    def __init__(self, tokens: TokenRuns, pattern: str) -> None:
-        with _limited():
-            fsm = RegexParser(pattern, CharacterLevelParserConfig(alphabet="")).context.pattern
-        self.start, self._finals, moves, kinds = _numbered(fsm)
-        if not self.start:
+    start: int
+    finals: frozenset[int]
+    table: Table
+
+    @classmethod
+    def build(cls, pattern: str) -> "RegexTable":
+        """The table of a regular expression. Pure Python, and seconds for a large one.
+
+        Raises:
+            Exception: the library cannot read it, no text matches, or it grows too large.
+        """
+        fsm = RegexParser(pattern, CharacterLevelParserConfig(alphabet="")).context.pattern
+        start, finals, moves, kinds = _numbered(fsm)
+        if not start:
             raise ValueError("no text matches")
-        self._table = _over_bytes(moves, kinds)
+        return cls(start, finals, _over_bytes(moves, kinds))
+
+    def save(self, path: Path) -> None:
+        """Write it for another process of ours."""
+        with path.open("wb") as file:
+            np.savez(file, start=self.start, finals=sorted(self.finals), table=self.table)
+
+    @classmethod
+    def load(cls, path: Path) -> "RegexTable":
+        """Read what save() wrote.
+
+        Raises:
+            OSError: there is no such file.
+        """
+        with np.load(path) as saved:
+            finals = frozenset(saved["finals"].tolist())
+            return cls(int(saved["start"]), finals, saved["table"])
+
+
+class RegexAutomaton:
+    """A regular expression over a vocabulary."""
+
+    def __init__(self, tokens: TokenRuns, regex: RegexTable) -> None:
+        self.start, self._finals, self._table = regex.start, regex.finals, regex.table
         self._tokens = tokens
         self._masks: dict[int, Mask] = {}
 
@@ -52,28 +82,6 @@ class RegexAutomaton:
 
     def ends(self, state: int) -> bool:
         return state in self._finals
-
-
-@contextmanager
-def _limited() -> Iterator[None]:
-    """Stops what runs too long: the library's automata can grow without bound.
-
-    Raises:
-        TimeoutError: it did.
-    """
-    until = time.monotonic() + _MOST_SECONDS
-
-    def check(frame: FrameType, *_: Any) -> None:
-        # Anywhere else, as in a finalizer, the error could be lost.
-        if time.monotonic() > until and frame.f_globals.get("__name__") == FSM.__module__:
-            raise TimeoutError(f"more than {_MOST_SECONDS} s of work")
-
-    before = sys.getprofile()
-    sys.setprofile(check)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
 
 
 def _numbered(fsm: FSM) -> tuple[int, frozenset[int], _Ints, _Ints]:

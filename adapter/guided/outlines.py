@@ -52,15 +52,19 @@ class OutlinesBackend:
         Raises:
             ValueError: outlines_core cannot read the expression, or nothing matches it.
         """
-        index = _read(part.artifact) or self.build(part.text)
+        index = _read(part.artifact) or self._build(part.text)
         return lambda: OutlinesMatcher(index, self._start, self._words)
 
-    def build(self, regex: str) -> outlines_core.Index:
-        """The index of a regular expression.
+    def prepare(self, regex: str, path: Path) -> None:
+        """Compile a regular expression into a file, for a part's `artifact`.
 
         Raises:
             ValueError: as compile().
         """
+        _, (content,) = self._build(regex).__reduce__()
+        path.write_bytes(bytes(content))
+
+    def _build(self, regex: str) -> outlines_core.Index:
         return outlines_core.Index(f"\\x00(?:{regex})$", self._vocabulary)
 
 
@@ -110,12 +114,6 @@ _SAYS = frozenset(
         "type",
     )
 )
-
-
-def save(index: outlines_core.Index, path: Path) -> int:
-    """Write an index to a file; its size in bytes is returned."""
-    _, (content,) = index.__reduce__()
-    return path.write_bytes(bytes(content))
 
 
 def _read(path: str | None) -> outlines_core.Index | None:

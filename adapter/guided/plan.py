@@ -10,8 +10,9 @@ token.
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -29,8 +30,8 @@ from adapter.guided.constraint import (
     Kind,
 )
 from adapter.guided.grammar_text import GrammarError, as_ebnf, as_lark
-from adapter.guided.libraries import Libraries
-from adapter.guided.outlines import OutlinesBackend, regex_of_schema, save
+from adapter.guided.libraries import Libraries, Preparing
+from adapter.guided.outlines import regex_of_schema
 from adapter.guided.pattern import (
     Node,
     PatternError,
@@ -144,7 +145,7 @@ class Planner:
             pattern = _whitespace(constraint)
             whitespace = None if pattern is None else f"(?:{to_rust(pattern)})"
             regex = regex_of_schema(schema, whitespace)
-            return self._indexed(regex)
+            return self._prepared(Part("outlines", "regex", regex))
         library: Library = "xgrammar" if constraint.backend == XGRAMMAR else "lm-format-enforcer"
         return Part(library, "json", json.dumps(schema))
 
@@ -172,22 +173,23 @@ class Planner:
         faults = []
         for part in parts:
             try:
-                ready = self._indexed(part.text) if part.library == "outlines" else part
-                return self._served([ready], part.library, None)
+                return self._served([self._prepared(part)], part.library, None)
             except ValueError as error:
                 faults.append(f"{part.library}: {_line(str(error))}")
         raise Refused(f"{constraint.field} cannot be held by {'; '.join(faults)}.")
 
-    def _indexed(self, regex: str) -> Part:
-        """A part of outlines', its index built and left for the engine."""
-        backend = self._libraries.backend("outlines")
-        assert isinstance(backend, OutlinesBackend)
-        path = self._folder / f"{hashlib.sha256(regex.encode()).hexdigest()}.index"
+    def _prepared(self, part: Part) -> Part:
+        """The part with what its library compiled, where that can be handed on to the engine."""
+        backend = self._libraries.backend(part.library)
+        if part.form != "regex" or not isinstance(backend, Preparing):
+            return part
+        name = hashlib.sha256(part.text.encode()).hexdigest()
+        path = self._folder / f"{name}.{part.library}"
         if not path.exists():
-            new = path.with_suffix(".new")
-            save(backend.build(regex), new)
+            new = path.with_suffix(f".{os.getpid()}")
+            backend.prepare(part.text, new)
             new.replace(path)
-        return Part("outlines", "regex", regex, str(path), path.stat().st_size)
+        return replace(part, artifact=str(path), artifact_bytes=path.stat().st_size)
 
     def _served(self, parts: Sequence[Part], backend: str, blanks: Blanks | None) -> Plan:
         """The plan of these parts, each compiled, and together able to begin a text.
@@ -217,11 +219,10 @@ def _regex_parts(backend: str, node: Node) -> list[Part]:
 
 def _grammar_parts(constraint: Constraint) -> list[Part]:
     """Outlines itself has no grammars of its own and serves them by llguidance; so do we."""
-    guidance = Part("guidance", "lark", as_lark(constraint.text))
+    lark = as_lark(constraint.text)
     ebnf = as_ebnf(constraint.text)
-    xgrammar = Part("xgrammar", "lark", constraint.text)
-    if ebnf is not None:
-        xgrammar = Part("xgrammar", "ebnf", ebnf)
+    guidance = Part("guidance", "lark", lark)
+    xgrammar = Part("xgrammar", "lark", lark) if ebnf is None else Part("xgrammar", "ebnf", ebnf)
     if constraint.backend == AUTO:
         return [guidance, xgrammar]
     return [xgrammar if constraint.backend == XGRAMMAR else guidance]

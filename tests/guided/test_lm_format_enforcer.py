@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("lmformatenforcer")
 
-from adapter.guided import lm_format_enforcer_json
+from adapter.guided import lm_format_enforcer_json, lm_format_enforcer_regex
 from adapter.guided.guidance import GuidanceBackend
 from adapter.guided.lm_format_enforcer import LmFormatEnforcerBackend
 from adapter.guided.matcher import Guide, Matcher
@@ -249,8 +249,7 @@ def test_no_trailing_comma() -> None:
         ("regex", "a("),
         ("regex", "a$"),
         ("regex", "a(?!b)(?=b)b"),
-        ("regex", "(?:a|b)*a(?:a|b){20}"),
-        ("regex", ".{5000}"),
+        ("regex", ".{2000}"),
         ("regex", "a(?=b)c"),
         ("json", "{"),
         ("json", '"text"'),
@@ -267,8 +266,7 @@ def test_what_is_refused_is_a_value_error(
     form: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one line, when it is compiled, and soon."""
-    monkeypatch.setattr(lm_format_enforcer, "_MOST_SECONDS", 0.3)
-    monkeypatch.setattr(lm_format_enforcer, "_MOST_ROWS", 5_000)
+    monkeypatch.setattr(lm_format_enforcer_regex, "_MOST_ROWS", 2_000)
     with pytest.raises(ValueError, match=r"^lm-format-enforcer cannot enforce this .*$"):
         backends()[1].compile(Part("lm-format-enforcer", form, text))
 
@@ -302,7 +300,9 @@ def test_a_fault_of_the_library_is_no_end_of_text(monkeypatch: pytest.MonkeyPatc
     def fail(_: Any) -> str:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(lm_format_enforcer_json._lib.NumberParsingState, "get_allowed_characters", fail)
+    monkeypatch.setattr(
+        lm_format_enforcer_json._lib.NumberParsingState, "get_allowed_characters", fail
+    )
     assert not guide.accept([ord("1")])
     allowed(guide.fill)
     assert guide.failure == "RuntimeError: a fault"
@@ -311,8 +311,8 @@ def test_a_fault_of_the_library_is_no_end_of_text(monkeypatch: pytest.MonkeyPatc
 
 def test_few_states_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was forgotten is found out again."""
-    monkeypatch.setattr(lm_format_enforcer, "_MOST_STATES", 5)
-    monkeypatch.setattr(lm_format_enforcer, "_MOST_MASKS", 2)
+    monkeypatch.setattr(lm_format_enforcer_json, "_MOST_STATES", 5)
+    monkeypatch.setattr(lm_format_enforcer_json, "MOST_MASKS", 2)
     for schema in (FOLDER, {"enum": ["ab", "aé"]}):
         for seed in range(3):
             write(guarded({**schema, "title": "forgotten"}), seed, 60)
