@@ -28,7 +28,7 @@ class CompletionV2Plugin:
     required_tasks = ("generate",)
 
     def __init__(self) -> None:
-        self._endpoint: Any = None
+        self._endpoints: list[Any] = []
 
     def attach_router(self, app: FastAPI) -> None:
         """Add POST /v2/completions.
@@ -38,19 +38,24 @@ class CompletionV2Plugin:
         """
         vllm_version.check(vllm_version.installed())
         from adapter.openapi import completions_route, describe
-        from adapter.routes import PATH, CompletionsEndpoint, KeyErrors
+        from adapter.routes import LLM_ENGINE_PATH, PATH, CompletionsEndpoint, KeyErrors
+        from adapter.settings import for_llm_engine
         from adapter.token_text import repair_detokenizer
         from adapter.vllm_api import envs
 
         repair_detokenizer()
-        self._endpoint = CompletionsEndpoint()
-        # First: each request walks the routes twice, for the router and for vLLM's metrics.
-        app.router.routes.insert(0, completions_route(PATH, self._endpoint))
+        paths = {PATH: CompletionsEndpoint()}
+        if for_llm_engine():
+            paths[LLM_ENGINE_PATH] = CompletionsEndpoint(without_nulls=True)
+        self._endpoints = list(paths.values())
+        for path, endpoint in paths.items():
+            # First: each request walks the routes twice, for the router and for vLLM's metrics.
+            app.router.routes.insert(0, completions_route(path, endpoint))
         describe(app)
         if getattr(getattr(app.state, "args", None), "api_key", None) or envs.VLLM_API_KEY:
             build_stack = app.build_middleware_stack
             # Around vLLM's own middleware, which is added later and would go around one added here.
-            app.build_middleware_stack = lambda: KeyErrors(build_stack())  # type: ignore[method-assign]
+            app.build_middleware_stack = lambda: KeyErrors(build_stack(), paths)  # type: ignore[method-assign]
 
     async def init_state(self, engine_client: Any, state: State, args: Namespace) -> None:
         """Give the route its engine. Without one (vLLM's render server) it answers 503."""
@@ -58,11 +63,12 @@ class CompletionV2Plugin:
         from adapter.settings import settings_from
         from adapter.vllm_api import logger
 
-        endpoint = self._endpoint
-        endpoint.settings = settings_from(args)
-        endpoint.keep_alive_seconds = float(getattr(args, "sse_keep_alive_interval", 0) or 0)
-        endpoint.adds_request_id = not getattr(args, "enable_request_id_headers", False)
-        endpoint.state = state
+        settings = settings_from(args)
+        for endpoint in self._endpoints:
+            endpoint.settings = settings
+            endpoint.keep_alive_seconds = float(getattr(args, "sse_keep_alive_interval", 0) or 0)
+            endpoint.adds_request_id = not getattr(args, "enable_request_id_headers", False)
+            endpoint.state = state
         for name in _WITHOUT_EFFECT:
             if getattr(args, name, False):
                 flag = "--" + name.replace("_", "-")
@@ -70,7 +76,8 @@ class CompletionV2Plugin:
         if engine_client is None:
             return
         observability = engine_client.vllm_config.observability_config
-        endpoint.traces = observability.otlp_traces_endpoint is not None
-        engine = Engine(engine_client, state.openai_serving_models, endpoint.settings)
+        engine = Engine(engine_client, state.openai_serving_models, settings)
         engine.start()
-        endpoint.engine = engine
+        for endpoint in self._endpoints:
+            endpoint.traces = observability.otlp_traces_endpoint is not None
+            endpoint.engine = engine

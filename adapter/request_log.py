@@ -19,6 +19,8 @@ class RequestRecord:
         self.request_id = request_id
         self.model: str | None = None
         self.user: str | None = None
+        self.n: int | None = None
+        self.best_of: int | None = None
         self.ignored: tuple[str, ...] = ()
         self.constraint = NONE
         """The kind of constraint."""
@@ -43,6 +45,8 @@ class RequestRecord:
             "status": self.status,
             "model": _short(self.model),
             "user": _short(self.user),
+            "n": self.n,
+            "best_of": self.best_of,
             "prompt_tokens": self.usage.prompt_tokens,
             "completion_tokens": self.usage.completion_tokens,
             "seconds": round((ended - self._started) / 1e9, 4),

@@ -7,7 +7,7 @@ plan, tokenise, run, answer.
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
@@ -31,6 +31,7 @@ from adapter.vllm_api import (
 )
 
 PATH = "/v2/completions"
+LLM_ENGINE_PATH = "/v1/completions"
 
 # Parsing holds up the event loop: some 0.15 s for each MiB of numbers.
 MAX_BODY_BYTES = 16 * 2**20
@@ -43,7 +44,9 @@ _Headers = list[tuple[bytes, bytes]]
 class CompletionsEndpoint:
     """Answers POST /v2/completions once it was given an engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, without_nulls: bool = False) -> None:
+        """without_nulls: see Envelope."""
+        self.without_nulls = without_nulls
         self.engine: Engine | None = None
         self.settings = Settings(reject_unknown_fields=False, max_choices=1)
         self.keep_alive_seconds = 0.0
@@ -211,6 +214,7 @@ class _Exchange:
         """Keep what the log and the headers tell; refuse unknown fields where that is set."""
         self._record.model = request.model
         self._record.user = request.user
+        self._record.n, self._record.best_of = request.n, request.best_of
         self._record.ignored = tuple(unknown_fields(request))
         if self._record.ignored and self._endpoint.settings.reject_unknown_fields:
             first = self._record.ignored[0][:200]
@@ -228,6 +232,7 @@ class _Exchange:
             model=request.model,
             system_fingerprint=engine.system_fingerprint,
             include_usage=bool(options and options.include_usage),
+            without_nulls=self._endpoint.without_nulls,
         )
 
     async def _respond(
@@ -364,13 +369,14 @@ def _integer(value: str | None) -> int | None:
 class KeyErrors:
     """Gives the answer to a wrong API key the contract's form; vLLM's check stays what it is."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, paths: Collection[str]) -> None:
         self._app = app
+        self._paths = paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything on but a 401 on the endpoint's path."""
+        """Pass everything on but a 401 on the endpoint's paths."""
         path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
-        if scope["type"] != "http" or path != PATH:
+        if scope["type"] != "http" or path not in self._paths:
             await self._app(scope, receive, send)
             return
         refused = False

@@ -22,6 +22,11 @@ class Settings:
     """What auto does with a schema that no backend can hold: "check" the text, or "refuse" it."""
 
 
+def for_llm_engine() -> bool:
+    """Whether the server stands behind LLM Engine's gateway, which asks on another path."""
+    return os.environ.get(f"{PREFIX}LLM_ENGINE", "0") == "1"
+
+
 def add_flags(parser: ArgumentParser) -> None:
     """Add the flags, under one heading of --help. Their defaults come from the environment."""
     group = parser.add_argument_group("CompletionV2")

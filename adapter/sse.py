@@ -48,8 +48,15 @@ class Envelope:
         model: str,
         system_fingerprint: str | None,
         include_usage: bool = False,
+        without_nulls: bool = False,
     ) -> None:
-        """created: seconds since the epoch. include_usage: each chunk has a usage key."""
+        """created: seconds since the epoch. include_usage: each chunk has a usage key.
+
+        without_nulls: for a reader that cannot take the contract's nulls (LLM Engine's gateway): a
+        chunk before the last says "stop", and a token without a log-probability has 0.
+        """
+        self._without_nulls = without_nulls
+        self._unfinished = '"stop"' if without_nulls else "null"
         self._fields = {
             "id": answer_id,
             "object": "text_completion",
@@ -64,8 +71,10 @@ class Envelope:
     def chunk(self, delta: Delta) -> str:
         """One event."""
         choice, text, logprobs, finish_reason = delta
-        scores = json_bytes(logprobs.as_json()).decode() if logprobs is not None else "null"
-        reason = f'"{finish_reason}"' if finish_reason is not None else "null"
+        scores = "null"
+        if logprobs is not None:
+            scores = json_bytes(self._logprobs(logprobs.as_json())).decode()
+        reason = f'"{finish_reason}"' if finish_reason is not None else self._unfinished
         return (
             f'{self._head}{choice},"text":{json_string(text)},"logprobs":{scores},'
             f'"finish_reason":{reason}{self._tail}'
@@ -83,7 +92,17 @@ class Envelope:
 
     def response(self, choices: list[dict[str, Any]], usage: Usage) -> bytes:
         """The answer in one piece."""
+        for choice in choices:
+            choice["logprobs"] = self._logprobs(choice["logprobs"])
         return json_bytes({**self._fields, "choices": choices, "usage": usage.as_json()})
+
+    def _logprobs(self, logprobs: dict[str, Any] | None) -> dict[str, Any] | None:
+        if not self._without_nulls or logprobs is None:
+            return logprobs
+        return logprobs | {
+            "token_logprobs": [value or 0.0 for value in logprobs["token_logprobs"]],
+            "top_logprobs": [entries or {} for entries in logprobs["top_logprobs"]],
+        }
 
 
 def event(value: Any) -> bytes:
