@@ -31,6 +31,7 @@ from adapter.guided.constraint import (
 )
 from adapter.guided.grammar_text import GrammarError, as_ebnf, as_lark
 from adapter.guided.libraries import Libraries, Preparing
+from adapter.guided.narrowing import fit_for
 from adapter.guided.outlines import regex_of_schema
 from adapter.guided.pattern import (
     Node,
@@ -43,7 +44,7 @@ from adapter.guided.pattern import (
     to_python,
     to_rust,
 )
-from adapter.guided.program import Blanks, Library, Part, Program
+from adapter.guided.program import Blanks, Part, Program
 from adapter.guided.schema import Schema, SchemaError, read_schema, without_formats
 
 
@@ -141,16 +142,20 @@ class Planner:
 
     def _own_json(self, constraint: Constraint, schema: Schema) -> Part:
         """What the named library makes of the schema."""
+        if constraint.backend == LM_FORMAT_ENFORCER:
+            return Part("lm-format-enforcer", "json", json.dumps(schema))
+        schema = fit_for(constraint.backend, schema)
         if constraint.backend == OUTLINES:
             pattern = _whitespace(constraint)
             whitespace = None if pattern is None else f"(?:{to_rust(pattern)})"
             regex = regex_of_schema(schema, whitespace)
             return self._prepared(Part("outlines", "regex", regex))
-        library: Library = "xgrammar" if constraint.backend == XGRAMMAR else "lm-format-enforcer"
-        return Part(library, "json", json.dumps(schema))
+        return Part("xgrammar", "json", json.dumps(schema))
 
     def _relaxed(self, constraint: Constraint, schema: Schema) -> Plan:
         """What llguidance can hold of a schema, the rest being checked on the finished text."""
+        if fault := validation.check_fault(schema):
+            raise Refused(f"{constraint.field}: {fault}.")
         part = Part("guidance", "json-lenient", json.dumps(schema))
         try:
             plan = self._served([part], GUIDANCE, _blanks(constraint))

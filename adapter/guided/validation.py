@@ -1,6 +1,7 @@
 """JSON Schema validation by the jsonschema library: of a schema, and of a finished text."""
 
 import json
+import re
 from typing import Any
 
 import referencing
@@ -10,7 +11,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY
 
-from adapter.guided.schema import Schema
+from adapter.guided.schema import Schema, walk
 
 
 def _validator_class(schema: Schema) -> type[Validator]:
@@ -25,6 +26,17 @@ def schema_fault(schema: Schema) -> str | None:
         _validator_class(schema).check_schema(schema)
     except SchemaError as error:
         return f"at {error.json_path}: {error.message[:300]}"
+    return None
+
+
+def check_fault(schema: Schema) -> str | None:
+    """Why no text could be validated: a pattern that Python cannot read. None where one can."""
+    for node in walk(schema):
+        for pattern in (node.get("pattern", ""), *(node.get("patternProperties") or ())):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                return f"pattern {pattern[:100]!r} cannot be checked: {error}"
     return None
 
 
