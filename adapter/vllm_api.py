@@ -38,6 +38,7 @@ from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer, IncrementalDe
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.structured_output import StructuredOutputManager
 from vllm.v1.structured_output.backend_guidance import GuidanceBackend
+from vllm.v1.structured_output.backend_lm_format_enforcer import LMFormatEnforcerBackend
 from vllm.v1.structured_output.backend_outlines import OutlinesBackend
 from vllm.v1.structured_output.backend_types import StructuredOutputBackend, StructuredOutputGrammar
 from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
@@ -62,6 +63,7 @@ __all__ = [
     "GracefulHTTPError",
     "GuidanceBackend",
     "IncrementalDetokenizer",
+    "LMFormatEnforcerBackend",
     "LoRARequest",
     "OpenAIServingModels",
     "OutlinesBackend",

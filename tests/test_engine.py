@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -386,3 +387,75 @@ def test_dead_engine_is_not_asked(engine: Any, client: FakeEngineClient) -> None
     with pytest.raises(Unavailable):
         engine.refuse_if_unavailable(1)
     assert client.admissions == []
+
+
+# --- guided decoding ----------------------------------------------------------------------------
+
+
+def test_settings_reach_the_admission(client: FakeEngineClient, models: FakeServingModels) -> None:
+    """What the operator set for guided decoding is what constraints are admitted with."""
+    from adapter.engine import Engine
+
+    settings = Settings(False, 8, guided_timeout=2.5, guided_cache_mb=3, guided_fallback="refuse")
+    admission = Engine(client, models, settings)._admission
+    assert admission is not None
+    assert (admission._seconds, admission._relaxed) == (2.5, False)
+    assert admission._kept._limit == 3 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [("xgrammar", "xgrammar"), ("outlines", "outlines"), ("no-such", "auto"), (None, "auto")],
+)
+def test_default_backend_is_vllms_setting(
+    client: FakeEngineClient, models: FakeServingModels, configured: str | None, expected: str
+) -> None:
+    """--structured-outputs-config names the backend of requests that name none."""
+    if configured is not None:
+        config = SimpleNamespace(backend=configured)
+        client.vllm_config.structured_outputs_config = config  # type: ignore[attr-defined]
+    assert make_engine(client, models).facts.guided_backend == expected
+
+
+def test_ends_are_the_models(client: FakeEngineClient, models: FakeServingModels) -> None:
+    """An admitted program ends at any of the model's ends of text."""
+    from adapter.guided.admission import Admitted
+    from adapter.guided.constraint import Constraint, Kind
+    from adapter.guided.program import Part, Program
+
+    client.model_config.generation_config = {"eos_token_id": [2, 0]}
+    engine = make_engine(client, models)
+    program = Program((Part("guidance", "regex", "a"),))
+
+    class Admits:
+        async def admit(self, _constraint: Constraint) -> Admitted:
+            return Admitted(program, "guidance")
+
+    assert set(engine._admission.vocabulary.ends) == {0, 2}
+    engine._admission = Admits()
+    admitted = run(engine.admit(Constraint("guided_regex", Kind.REGEX, "a", "auto")))
+    assert admitted == Admitted(Program(program.parts, ends=(0, 2)), "guidance")
+
+
+def test_diffusion_models_are_not_guided(
+    client: FakeEngineClient, models: FakeServingModels
+) -> None:
+    """A model that does not make its tokens one after another refuses every constraint."""
+    client.model_config.is_diffusion = True  # type: ignore[attr-defined]
+    engine = make_engine(client, models)
+    assert "diffusion" in engine.facts.guided_fault
+    engine.start()
+    engine.close()
+
+
+def test_unreadable_tokenizer_is_not_guided(
+    client: FakeEngineClient, models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the tokens' bytes there are no constraints, and all else is served."""
+    from adapter import engine as engine_module
+
+    def unreadable(*_arguments: Any) -> Any:
+        raise ValueError("no such bytes")
+
+    monkeypatch.setattr(engine_module, "read_vocabulary", unreadable)
+    assert "no such bytes" in make_engine(client, models).facts.guided_fault

@@ -28,6 +28,7 @@ ORDER = [
     "guided.pattern",
     "guided.grammar_text",
     "guided.schema",
+    "guided.narrowing",
     "guided.validation",
     "guided.program",
     "guided.vocabulary",

@@ -10,8 +10,9 @@ from adapter.settings import PREFIX, Settings, add_flags, settings_from
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment without settings of this package's."""
-    monkeypatch.delenv(f"{PREFIX}UNKNOWN_FIELDS", raising=False)
-    monkeypatch.delenv(f"{PREFIX}MAX_CHOICES", raising=False)
+    names = ["UNKNOWN_FIELDS", "MAX_CHOICES"]
+    for name in (*names, "GUIDED_TIMEOUT", "GUIDED_CACHE_MB", "GUIDED_FALLBACK"):
+        monkeypatch.delenv(f"{PREFIX}{name}", raising=False)
 
 
 def parsed(*arguments: str) -> Settings:
@@ -52,7 +53,18 @@ def test_flags_override_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("UNKNOWN_FIELDS", "ignore"), ("MAX_CHOICES", "many")], ids=str
+    ("name", "value"),
+    [
+        ("UNKNOWN_FIELDS", "ignore"),
+        ("MAX_CHOICES", "many"),
+        ("GUIDED_TIMEOUT", "soon"),
+        ("GUIDED_TIMEOUT", "nan"),
+        ("GUIDED_TIMEOUT", "601"),
+        ("GUIDED_CACHE_MB", "0"),
+        ("GUIDED_CACHE_MB", "1.5"),
+        ("GUIDED_FALLBACK", "ignore"),
+    ],
+    ids=str,
 )
 def test_wrong_variable_is_an_error(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     """A variable with a value that the flag would not take stops the start, and is named."""
@@ -67,3 +79,36 @@ def test_wrong_flag_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed("--unknown-fields", "ignore")
     assert "--unknown-fields" in capsys.readouterr().err
+
+
+def guided(settings: Settings) -> tuple[float, int, str]:
+    return (settings.guided_timeout, settings.guided_cache_mb, settings.guided_fallback)
+
+
+def test_guided_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guided decoding has a time limit, a cache and a fallback: flags before the environment."""
+    assert guided(parsed()) == guided(settings_from(Namespace())) == (5, 256, "check")
+    flags = ["--guided-timeout", "0.5", "--guided-cache-mb", "8", "--guided-fallback", "refuse"]
+    assert guided(parsed(*flags)) == (0.5, 8, "refuse")
+    monkeypatch.setenv(f"{PREFIX}GUIDED_TIMEOUT", "2.5")
+    monkeypatch.setenv(f"{PREFIX}GUIDED_CACHE_MB", "9")
+    monkeypatch.setenv(f"{PREFIX}GUIDED_FALLBACK", "refuse")
+    assert guided(settings_from(Namespace(model="m"))) == (2.5, 9, "refuse")
+    assert guided(parsed("--guided-fallback", "check")) == (2.5, 9, "check")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--guided-timeout", "0"),
+        ("--guided-timeout", "-1"),
+        ("--guided-timeout", "inf"),
+        ("--guided-cache-mb", "0"),
+        ("--guided-cache-mb", "-1"),
+    ],
+)
+def test_guided_limits_have_bounds(flag: str, value: str) -> None:
+    """A limit that would refuse everything, or bound nothing, stops the start."""
+    with pytest.raises(ValueError, match=value) as caught:
+        parsed(f"{flag}={value}")
+    assert flag in str(caught.value)

@@ -445,10 +445,63 @@ def test_server_arguments_have_what_we_read() -> None:
     require(vars(args), read, "command line", "plugin.py and serve.py")
 
 
+# --- guided decoding ----------------------------------------------------------------------------
+
+
+@needs_vllm
+def test_structured_output_is_as_we_patch_it() -> None:
+    """What engine_routing.py replaces, and what it reads of a request, is there."""
+    from vllm.v1.structured_output.request import StructuredOutputRequest
+
+    from adapter import vllm_api
+
+    file = "guided/engine_routing.py"
+    manager = vllm_api.StructuredOutputManager
+    assert parameters(manager.__init__) == {"self", "vllm_config"}, f"open adapter/{file}"
+    assert parameters(manager.grammar_init) == {"self", "request"}, f"open adapter/{file}"
+    assert parameters(manager._create_grammar) == {"self", "request"}, f"open adapter/{file}"
+    validate = inspect.signature(vllm_api.SamplingParams._validate_structured_outputs)
+    assert len(validate.parameters) == 4, f"open adapter/{file}"
+    fields = {"grammar", "_backend"}
+    params = vllm_api.StructuredOutputsParams(grammar="a")
+    require(dir(params), fields, "StructuredOutputsParams", file)
+    fields = {"params", "grammar", "reasoning_ended", "structured_output_key"}
+    found = {*dir(StructuredOutputRequest), *parameters(StructuredOutputRequest)}
+    require(found, fields, "StructuredOutputRequest", file)
+
+
+@needs_vllm
+def test_structured_output_asks_for_what_we_have() -> None:
+    """vLLM's backends and grammars have no method that ours lack."""
+    from adapter import vllm_api
+    from adapter.guided.engine_routing import Backends, GuidedGrammar
+
+    for theirs, ours in [
+        (vllm_api.StructuredOutputBackend, Backends),
+        (vllm_api.StructuredOutputGrammar, GuidedGrammar),
+    ]:
+        asked = {name for name in vars(theirs) if not name.startswith("_")}
+        require(dir(ours), asked, theirs.__name__, "guided/engine_routing.py")
+        assert not getattr(ours, "__abstractmethods__", None)
+        for name in asked & {name for name in dir(ours) if callable(getattr(theirs, name, None))}:
+            wanted = [*inspect.signature(getattr(theirs, name)).parameters]
+            assert [*inspect.signature(getattr(ours, name)).parameters] == wanted, name
+
+
 # --- the other supported vLLM -------------------------------------------------------------------
 
 # Every file with tests that need vLLM but no engine; the command line's own flags differ.
-FILES = ["vllm_api", "engine", "routes", "token_text", "plugin", "serve"]
+FILES = [
+    *(
+        "test_vllm_api",
+        "test_engine",
+        "test_routes",
+        "test_token_text",
+        "test_plugin",
+        "test_serve",
+    ),
+    "guided/test_engine_routing",
+]
 
 
 def other_vllm() -> Path:
@@ -495,7 +548,7 @@ def test_other_supported_vllm_passes_too() -> None:
         OTHER_VLLM: OTHER_VERSION,
         "PYTHONPATH": os.pathsep.join([str(other_vllm()), str(root)]),
     }
-    files = [f"tests/test_{name}.py" for name in FILES]
+    files = [f"tests/{name}.py" for name in FILES]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "needs_vllm", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *files],

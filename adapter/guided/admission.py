@@ -286,8 +286,12 @@ class _Workshop:
         ours.setblocking(False)
         worker = _Worker(*await asyncio.open_connection(sock=ours, limit=2**26))
         # While the libraries are loaded this takes seconds, which are no constraint's own.
-        async with asyncio.timeout(_START_SECONDS):
-            await worker.started()
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await worker.started()
+        except BaseException:
+            worker.close()
+            raise
         return worker
 
 

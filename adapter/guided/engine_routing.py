@@ -18,6 +18,7 @@ from adapter.guided.vocabulary import Vocabulary, end_token_ids, read_vocabulary
 from adapter.vllm_api import (
     PIN_MEMORY,
     GuidanceBackend,
+    LMFormatEnforcerBackend,
     OutlinesBackend,
     SamplingParams,
     StructuredOutputBackend,
@@ -163,6 +164,7 @@ class Backends(StructuredOutputBackend):  # type: ignore[misc]
 
 _OWN: dict[str, Any] = {
     "guidance": GuidanceBackend,
+    "lm-format-enforcer": LMFormatEnforcerBackend,
     "outlines": OutlinesBackend,
     "xgrammar": XgrammarBackend,
 }

@@ -29,7 +29,7 @@ from adapter.guided.constraint import (
     Constraint,
     Kind,
 )
-from adapter.guided.grammar_text import GrammarError, as_ebnf, as_lark
+from adapter.guided.grammar_text import as_ebnf, as_lark
 from adapter.guided.libraries import Libraries, Preparing
 from adapter.guided.narrowing import fit_for
 from adapter.guided.outlines import regex_of_schema
@@ -45,7 +45,7 @@ from adapter.guided.pattern import (
     to_rust,
 )
 from adapter.guided.program import Blanks, Part, Program
-from adapter.guided.schema import Schema, SchemaError, read_schema, without_formats
+from adapter.guided.schema import Schema, read_schema, without_formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,9 @@ class Planner:
         """
         try:
             plan = self._plan(constraint, relaxed)
-        except (PatternError, GrammarError, SchemaError) as error:
+        except Refused:
+            raise
+        except ValueError as error:  # of the caller's text, or of a library
             raise Refused(f"{constraint.field}: {_line(str(error))}.") from None
         return plan
 
@@ -157,10 +159,7 @@ class Planner:
         if fault := validation.check_fault(schema):
             raise Refused(f"{constraint.field}: {fault}.")
         part = Part("guidance", "json-lenient", json.dumps(schema))
-        try:
-            plan = self._served([part], GUIDANCE, _blanks(constraint))
-        except ValueError as error:
-            raise Refused(f"{constraint.field}: {_line(str(error))}.") from None
+        plan = self._served([part], GUIDANCE, _blanks(constraint))
         return Plan(plan.program, plan.backend, checked=True)
 
     def _try_format(self, name: str) -> bool:
@@ -206,7 +205,7 @@ class Planner:
         guide = self._libraries.guide(program, [self._libraries.compile(part) for part in parts])
         guide.fill(np.zeros(self._libraries.vocabulary.words, np.int32))
         if guide.failure is not None:
-            raise Refused("no text satisfies it")
+            raise ValueError("no text satisfies it")
         return Plan(program, backend)
 
 

@@ -5,7 +5,9 @@ a library's checks off. What one library cannot do is its own to say.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -60,6 +62,7 @@ def read_schema(text: str) -> Schema:
         raise SchemaError("the schema must be an object.")
     if _depth(schema) > MAX_DEPTH:
         raise SchemaError(f"the schema is nested deeper than {MAX_DEPTH} levels.")
+    schema = _with_short_references(schema)
     nodes = list(walk(schema))
     based = any("$id" in node or "id" in node for node in nodes if node is not schema)
     for node in nodes:
@@ -71,6 +74,22 @@ def read_schema(text: str) -> Schema:
         if "$ref" in node:
             _check_reference(node["$ref"], schema, based)
     return schema if based else _finite(schema, nodes)
+
+
+def _with_short_references(schema: Schema) -> Schema:
+    """References by the schema's own `$id`, which stand for `#`, written so."""
+    own = schema.get("$id") if isinstance(schema, dict) else None
+    if not isinstance(own, str) or not own.rstrip("#"):
+        return schema
+    base = own.rstrip("#")
+
+    def change(node: dict[str, Any]) -> dict[str, Any]:
+        name = node.get("$ref")
+        if isinstance(name, str) and name.partition("#")[0] == base:
+            return node | {"$ref": "#" + name.partition("#")[2]}
+        return node
+
+    return _as_schema(rewrite(schema, change))
 
 
 def walk(schema: Any) -> Iterator[dict[str, Any]]:
@@ -177,7 +196,7 @@ def resolve(reference: str, root: Schema) -> Any:
     for part in reference.lstrip("#").split("/")[1:]:
         key = unquote(part).replace("~1", "/").replace("~0", "~")
         try:
-            node = node[int(key)] if isinstance(node, list) else node[key]
+            node = node[int(key)] if isinstance(node, list) and key.isdigit() else node[key]
         except (KeyError, IndexError, ValueError, TypeError):
             raise SchemaError(f'$ref "{reference[:200]}" leads to nothing.') from None
     return node
@@ -194,17 +213,32 @@ def _finite(schema: Schema, nodes: Sequence[dict[str, Any]]) -> Schema:
     Raises:
         SchemaError: no finite text satisfies the whole.
     """
-    references = {node["$ref"] for node in nodes if "$ref" in node}
-    local = [name for name in references if name == "#" or name.startswith("#/")]
-    if not local:
+    targets = _targets(schema, nodes)
+    if not targets:
         return schema
-    can = _Finite({name: resolve(name, schema) for name in local})
+    can = _Finite(targets)
     if not can.end(schema):
         raise SchemaError("no finite JSON text satisfies it: its $ref leads back to itself.")
-    endless = {name for name in local if not can.ends[name]}
+    endless = {name for name in targets if not can.ends[name]}
     if not endless:
         return schema
     return _as_schema(rewrite(schema, lambda node: False if node.get("$ref") in endless else node))
+
+
+def _targets(schema: Schema, nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What each local reference stands for, those that are only found behind others included."""
+    targets: dict[str, Any] = {}
+    waiting = list(nodes)
+    while waiting:
+        name = waiting.pop().get("$ref")
+        if isinstance(name, str) and _is_local(name) and name not in targets:
+            targets[name] = resolve(name, schema)
+            waiting += walk(targets[name])
+    return targets
+
+
+def _is_local(reference: str) -> bool:
+    return reference == "#" or reference.startswith("#/")
 
 
 class _Finite:
@@ -246,22 +280,41 @@ class _Finite:
         )
 
     def _object_ends(self, node: dict[str, Any]) -> bool:
-        properties = node.get("properties")
-        known = properties if isinstance(properties, dict) else {}
-        return all(
-            self.end(known.get(name, True))
-            for name in _listed(node, "required")
-            if isinstance(name, str)
-        )
+        required = [name for name in _listed(node, "required") if isinstance(name, str)]
+        if not all(self.end(value) for name in required for value in _values_of(node, name)):
+            return False
+        needed = node.get("minProperties", 0)
+        if not isinstance(needed, int | float) or self.end(node.get("additionalProperties", True)):
+            return True
+        others = [name for name in _table(node, "properties") if name not in required]
+        free = sum(all(map(self.end, _values_of(node, name))) for name in others)
+        return len(required) + free >= needed or bool(_table(node, "patternProperties"))
 
     def _array_ends(self, node: dict[str, Any]) -> bool:
         needed = node.get("minItems", 0)
         if not isinstance(needed, int | float) or needed < 1:
             return True
-        first = _listed(node, "prefixItems")
+        first, rest = _listed(node, "prefixItems"), node.get("items", True)
+        if isinstance(rest, list):  # as drafts before 2020-12 write it
+            first, rest = rest, node.get("additionalItems", True)
         if not all(map(self.end, first[: int(needed)])):
             return False
-        return needed <= len(first) or self.end(node.get("items", True))
+        return needed <= len(first) or self.end(rest)
+
+
+def _values_of(node: dict[str, Any], name: str) -> list[Any]:
+    """The schemas of a property, as far as they can be told."""
+    declared = _table(node, "properties")
+    found = [declared[name]] if name in declared else []
+    for pattern, schema in _table(node, "patternProperties").items():
+        with suppress(re.error):
+            found += [schema] if re.search(pattern, name) else []
+    return found or [node.get("additionalProperties", True)]
+
+
+def _table(node: dict[str, Any], name: str) -> dict[str, Any]:
+    value = node.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _listed(node: dict[str, Any], name: str) -> list[Any]:

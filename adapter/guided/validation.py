@@ -13,6 +13,16 @@ from jsonschema_specifications import REGISTRY
 
 from adapter.guided.schema import Schema, walk
 
+# A text that is not JSON, numbers that cannot be divided, references and patterns that cannot be
+# read.
+_UNTELLABLE = (
+    ValueError,
+    ArithmeticError,
+    RecursionError,
+    re.error,
+    referencing.exceptions.Unresolvable,
+)
+
 
 def _validator_class(schema: Schema) -> type[Validator]:
     """The draft that the schema names, else the latest."""
@@ -23,7 +33,8 @@ def _validator_class(schema: Schema) -> type[Validator]:
 def schema_fault(schema: Schema) -> str | None:
     """What makes it no JSON schema, None where it is one."""
     try:
-        _validator_class(schema).check_schema(schema)
+        # Patterns are ECMAScript's, which Python need not be able to read.
+        _validator_class(schema).check_schema(schema, format_checker=None)
     except SchemaError as error:
         return f"at {error.json_path}: {error.message[:300]}"
     return None
@@ -50,7 +61,7 @@ def text_fault(schema: Schema, text: str) -> str | None:
         _validator_class(schema)(schema, registry=REGISTRY).validate(value)
     except ValidationError as error:
         return f"at {error.json_path}: {error.message[:300]}"
-    except (ValueError, RecursionError, referencing.exceptions.Unresolvable) as error:
+    except _UNTELLABLE as error:
         return str(error)[:300]
     return None
 

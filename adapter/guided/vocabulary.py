@@ -69,12 +69,20 @@ class _ByteTokenizer:
         self.special_token_ids = [i for i, text in enumerate(vocabulary.tokens) if not text]
         # llguidance wants a name for each special token.
         self.tokens = [text or b"<%d>" % i for i, text in enumerate(vocabulary.tokens)]
-        self._bytes = {
-            text[0]: ids[0] for text, ids in vocabulary.by_bytes.items() if len(text) == 1
-        }
+        self._ids = {text: ids[0] for text, ids in vocabulary.by_bytes.items()}
+        self._longest = max(map(len, self._ids), default=0)
 
     def __call__(self, text: bytes) -> list[int]:
-        return [self._bytes[byte] for byte in text if byte in self._bytes]
+        """The longest tokens, one after another; a byte that no token has is left out."""
+        found: list[int] = []
+        start = 0
+        while start < len(text):
+            ends = range(min(len(text), start + self._longest), start, -1)
+            end = next((end for end in ends if text[start:end] in self._ids), 0)
+            if end:
+                found.append(self._ids[text[start:end]])
+            start = end or start + 1
+        return found
 
 
 def end_token_ids(generation_config: Mapping[str, Any], own: int | None) -> list[int]:

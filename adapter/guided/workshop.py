@@ -20,6 +20,7 @@ from typing import Any
 
 from adapter.guided.jobs import HEADER, READY, Job, constraint_of_job
 from adapter.guided.libraries import LIBRARIES, Libraries
+from adapter.guided.pattern import parse
 from adapter.guided.plan import Planner, Refused
 from adapter.guided.validation import text_fault
 from adapter.guided.vocabulary import Vocabulary
@@ -31,6 +32,7 @@ _JOB_BYTES = 2 * 2**30
 def serve(control: socket.socket, vocabulary_path: Path, folder: Path) -> None:
     """Load the libraries, and start a worker for each socket that comes over `control`."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel clears away ended workers
+    parse("a")  # makes its tables of characters
     libraries = Libraries(Vocabulary.load(vocabulary_path))
     planner = Planner(libraries, folder)
     waiting = list(LIBRARIES)
@@ -115,3 +117,4 @@ def _plan(planner: Planner, job: Job) -> Job:
 
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]))
+    os._exit(0)  # the server may be waiting, and torch takes seconds to leave

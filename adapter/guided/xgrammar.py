@@ -5,6 +5,7 @@ compiled where it is used; that holds up nobody, since xgrammar works outside th
 lock, on one thread.
 """
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +15,9 @@ import xgrammar
 from adapter.guided.matcher import Mask, Matcher
 from adapter.guided.program import Part
 from adapter.guided.vocabulary import Vocabulary
+
+# "[12:34:56] /project/cpp/file.cc:123: "
+_PLACE = re.compile(r"(?:\[[0-9:]+\] )?\S+\.cc:[0-9]+: ")
 
 
 class XgrammarBackend:
@@ -53,9 +57,9 @@ class XgrammarBackend:
 
 def _own_words(error: Exception) -> str:
     """xgrammar's message without the place in its source, in one line."""
-    text = str(error).strip().replace("\n", " ")
-    _, found, message = text.partition("is false: ")
-    return (message if found else text.rpartition(".cc:")[2])[:300]
+    text = _PLACE.sub("", " ".join(str(error).split()))
+    _, _, message = text.rpartition("is false: ")
+    return message[:300]
 
 
 class XgrammarMatcher:

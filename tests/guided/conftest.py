@@ -1,0 +1,19 @@
+"""The libraries over one small vocabulary, loaded once for all tests."""
+
+import pytest
+
+from adapter.guided.libraries import Libraries
+from adapter.guided.plan import Planner
+from tests.guided.texts import VOCABULARY
+
+
+@pytest.fixture(scope="session")
+def libraries() -> Libraries:
+    """All libraries."""
+    return Libraries(VOCABULARY)
+
+
+@pytest.fixture(scope="session")
+def planner(libraries: Libraries, tmp_path_factory: pytest.TempPathFactory) -> Planner:
+    """What plans for them."""
+    return Planner(libraries, tmp_path_factory.mktemp("indexes"))

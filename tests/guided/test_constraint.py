@@ -1,0 +1,240 @@
+"""adapter/guided/constraint.py: from the fields of a request to its one constraint."""
+
+import json
+from typing import Any
+
+import pytest
+
+from adapter.contract import CompletionV2Request
+from adapter.errors import InvalidRequest, NotSupported
+from adapter.guided.constraint import (
+    AUTO,
+    BACKENDS,
+    MAX_TEXT,
+    Constraint,
+    Kind,
+    constraint_of,
+)
+
+
+def request(**fields: Any) -> CompletionV2Request:
+    return CompletionV2Request.model_validate({"model": "m", "prompt": "p"} | fields)
+
+
+def constraint(default: str = AUTO, /, **fields: Any) -> Constraint | None:
+    return constraint_of(request(**fields), default)
+
+
+def refusal(default: str = AUTO, /, **fields: Any) -> InvalidRequest:
+    """Why a request is refused."""
+    with pytest.raises(InvalidRequest) as caught:
+        constraint(default, **fields)
+    return caught.value
+
+
+OBJECT = '{"type": "object"}'
+SCHEMA: dict[str, Any] = {"type": "array", "items": {"enum": ["é", None]}}
+
+
+def json_schema(**fields: Any) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "n"} | fields}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "kind", "text"),
+    [
+        ({"guided_json": SCHEMA}, "guided_json", Kind.JSON, json.dumps(SCHEMA)),
+        ({"guided_json": {}}, "guided_json", Kind.JSON, "{}"),
+        ({"guided_regex": "a|b"}, "guided_regex", Kind.REGEX, "a|b"),
+        ({"guided_regex": ""}, "guided_regex", Kind.REGEX, ""),
+        ({"guided_choice": ["b", "", "a"]}, "guided_choice", Kind.CHOICE, '["b", "", "a"]'),
+        ({"guided_grammar": "start: A"}, "guided_grammar", Kind.GRAMMAR, "start: A"),
+        (
+            {"response_format": {"type": "json_object"}},
+            "response_format",
+            Kind.JSON_OBJECT,
+            OBJECT,
+        ),
+        (json_schema(schema=SCHEMA), "response_format", Kind.JSON, json.dumps(SCHEMA)),
+        (json_schema(schema={}), "response_format", Kind.JSON, "{}"),
+        (json_schema(), "response_format", Kind.JSON_OBJECT, OBJECT),
+    ],
+)
+def test_constraint_of_a_field(fields: dict[str, Any], field: str, kind: Kind, text: str) -> None:
+    """Each field that constrains gives its kind of constraint, held by the server's default."""
+    assert constraint("xgrammar", **fields) == Constraint(field, kind, text, "xgrammar")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        dict.fromkeys(
+            (
+                "guided_json",
+                "guided_regex",
+                "guided_choice",
+                "guided_grammar",
+                "response_format",
+                "guided_decoding_backend",
+                "guided_whitespace_pattern",
+            )
+        ),
+        {"response_format": {"type": "text"}},
+        {"guided_decoding_backend": "outlines"},
+    ],
+    ids=["none", "nulls", "text", "backend alone"],
+)
+def test_no_constraint(fields: dict[str, Any]) -> None:
+    """A field that is null is absent, and `text` asks for nothing."""
+    assert constraint(**fields) is None
+
+
+def test_nulls_beside_a_constraint() -> None:
+    """Fields that are null do not count as second constraints."""
+    asked = constraint(guided_regex="a", guided_json=None, response_format={"type": "text"})
+    assert asked == constraint(guided_regex="a")
+
+
+# --- refused ------------------------------------------------------------------------------------
+
+GIVEN: dict[str, Any] = {
+    "guided_json": {},
+    "guided_regex": "a",
+    "guided_choice": ["a"],
+    "guided_grammar": "start: A",
+    "response_format": {"type": "json_object"},
+}
+
+
+@pytest.mark.parametrize("second", GIVEN)
+@pytest.mark.parametrize("first", GIVEN)
+def test_two_constraints(first: str, second: str) -> None:
+    """Two constraints are refused, and both are named."""
+    if first == second:
+        return
+    error = refusal(**{first: GIVEN[first], second: GIVEN[second]})
+    assert first in error.message
+    assert second in error.message
+    assert error.param in (first, second)
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, None])
+def test_backend_of_the_request(backend: str | None) -> None:
+    """The backend is the one that the request names, else the server's."""
+    asked = constraint("outlines", guided_regex="a", guided_decoding_backend=backend)
+    assert asked is not None
+    assert asked.backend == (backend or "outlines")
+
+
+@pytest.mark.parametrize("backend", ["", "Outlines", "lm_format_enforcer", "x" * 9999])
+@pytest.mark.parametrize("fields", [{}, {"guided_regex": "a"}], ids=["alone", "in use"])
+def test_unknown_backend(fields: dict[str, Any], backend: str) -> None:
+    """An unknown backend is refused with those that there are, also where it has nothing to do."""
+    error = refusal(**fields, guided_decoding_backend=backend)
+    assert error.param == "guided_decoding_backend"
+    assert all(name in error.message for name in BACKENDS)
+    assert len(error.message) < 400
+
+
+def test_no_choices() -> None:
+    """An empty list of choices is refused: no text is one of them."""
+    assert refusal(guided_choice=[]).param == "guided_choice"
+
+
+@pytest.mark.parametrize("field", ["guided_json", "response_format"])
+def test_whitespace_pattern_of_json(field: str) -> None:
+    """A JSON constraint takes the pattern for its blanks, the empty one too."""
+    for pattern in ("", "[ ]?"):
+        asked = constraint(**{field: GIVEN[field]}, guided_whitespace_pattern=pattern)
+        assert asked is not None
+        assert asked.whitespace == pattern
+
+
+@pytest.mark.parametrize("field", ["guided_regex", "guided_choice", "guided_grammar", None])
+def test_whitespace_pattern_without_json(field: str | None) -> None:
+    """Without JSON a whitespace pattern would do nothing: it is refused."""
+    error = refusal(**({field: GIVEN[field]} if field else {}), guided_whitespace_pattern="")
+    assert isinstance(error, NotSupported)
+    assert error.param == "guided_whitespace_pattern"
+    assert (field or "there is none") in error.message
+
+
+@pytest.mark.parametrize("field", GIVEN)
+def test_beams(field: str) -> None:
+    """Beams cannot be constrained: the combination is refused, naming both."""
+    error = refusal(**{field: GIVEN[field]}, use_beam_search=True)
+    assert isinstance(error, NotSupported)
+    assert error.param == field
+    assert "use_beam_search" in error.message
+
+
+def test_grammars_of_lm_format_enforcer() -> None:
+    """lm-format-enforcer has no grammars, and the refusal names who has; it has all the rest."""
+    for named in ({}, {"guided_decoding_backend": "lm-format-enforcer"}):
+        error = refusal("lm-format-enforcer", **named, guided_grammar="start: A")
+        assert isinstance(error, NotSupported)
+        assert error.param == "guided_decoding_backend"
+        assert "guidance, xgrammar or outlines" in error.message
+    for field in GIVEN.keys() - {"guided_grammar"}:
+        assert constraint("lm-format-enforcer", **{field: GIVEN[field]}) is not None
+
+
+# --- texts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"guided_regex": "a\0"}, "guided_regex"),
+        ({"guided_grammar": 'start: "\0"'}, "guided_grammar"),
+        ({"guided_choice": ["a", "b\0c"]}, "guided_choice"),
+        ({"guided_choice": ["\\\0"]}, "guided_choice"),
+        ({"guided_json": {"const": "\0"}}, "guided_json"),
+        ({"guided_json": {"properties": {"a\0": {}}}}, "guided_json"),
+        ({"guided_json": {"pattern": "\\\\\0"}}, "guided_json"),
+        (json_schema(schema={"const": "\0"}), "response_format"),
+    ],
+)
+def test_nul_is_refused(fields: dict[str, Any], field: str) -> None:
+    """A NUL, which would end the text inside a library, is refused wherever it stands."""
+    error = refusal(**fields)
+    assert error.param == field
+    assert "NUL" in error.message
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guided_regex": r"[^\u0000-\u001f]"},
+        {"guided_json": {"pattern": r"[^\u0000-\u001f]"}},
+        {"guided_json": {"pattern": r"[^\\\u0000]"}},
+        {"guided_choice": [r"\u0000", r"\\u0000"]},
+        {"guided_grammar": r"start: /[^\u0000]/"},
+    ],
+    ids=str,
+)
+def test_name_of_nul_is_no_nul(fields: dict[str, Any]) -> None:
+    r"""A text that spells \u0000, as a pattern does, holds no NUL."""
+    assert constraint(**fields) is not None
+
+
+@pytest.mark.parametrize(
+    ("field", "make"),
+    [
+        ("guided_regex", lambda size: "a" * size),
+        ("guided_grammar", lambda size: "a" * size),
+        ("guided_choice", lambda size: ["a" * (size - 4)]),
+        ("guided_json", lambda size: {"a": "b" * (size - 9)}),
+    ],
+    ids=["regex", "grammar", "choice", "json"],
+)
+def test_size_is_bounded(field: str, make: Any) -> None:
+    """A constraint may have a MiB of text; a larger one is refused with its size."""
+    asked = constraint(**{field: make(MAX_TEXT)})
+    assert asked is not None
+    assert len(asked.text) == MAX_TEXT
+    error = refusal(**{field: make(MAX_TEXT + 1)})
+    assert error.param == field
+    assert str(MAX_TEXT + 1) in error.message
+    assert len(error.message) < 200

@@ -1,0 +1,45 @@
+"""adapter/guided/program.py: what is written is read again."""
+
+from typing import get_args
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.guided.blanks import DEFAULT
+from adapter.guided.libraries import LIBRARIES
+from adapter.guided.program import Blanks, Library, Part, Program
+
+# Python's JSON keeps lone surrogates; no constraint has them, since no request can.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+PARTS = st.builds(
+    Part,
+    st.sampled_from(get_args(Library)),
+    st.sampled_from(["json", "regex", "lark", "ebnf"]),
+    TEXT,
+    st.none() | TEXT,
+)
+BLANKS = st.builds(
+    Blanks,
+    st.lists(st.tuples(*[st.integers(-1, 9)] * 4)).map(tuple),
+    st.lists(st.booleans()).map(tuple),
+)
+PROGRAMS = st.builds(
+    Program,
+    st.lists(PARTS, max_size=3).map(tuple),
+    st.none() | BLANKS | st.just(DEFAULT),
+    st.lists(st.integers(0, 2**31)).map(tuple),
+    st.booleans(),
+)
+
+
+@given(program=PROGRAMS)
+def test_round_trip(program: Program) -> None:
+    """A program that was written and read is equal, and as good a key of a cache."""
+    read = Program.loads(program.dumps())
+    assert read == program
+    assert hash(read) == hash(program)
+
+
+def test_every_library_has_its_place() -> None:
+    """What a part can name is what can be loaded."""
+    assert set(LIBRARIES) == set(get_args(Library))
