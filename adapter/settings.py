@@ -53,8 +53,8 @@ def add_flags(parser: ArgumentParser) -> None:
         "--guided-timeout",
         type=float,
         default=os.environ.get(f"{PREFIX}GUIDED_TIMEOUT", "5"),
-        help="Seconds that compiling one guided decoding constraint may take; one that needs more "
-        "is refused.",
+        help="Seconds of CPU time that compiling one guided decoding constraint may take; one that "
+        "needs more is refused.",
     )
     group.add_argument(
         "--guided-cache-mb",

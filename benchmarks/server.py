@@ -93,17 +93,19 @@ def cpu_seconds(pid: int) -> float:
 
 
 @contextmanager
-def running_server(model_folder: Path, model: str, flags: Sequence[str] = ()) -> Iterator[Server]:
+def running_server(
+    model_folder: Path, model: str, flags: Sequence[str] = (), *, module: str = "adapter.serve"
+) -> Iterator[Server]:
     """Serve the model of a folder under the name `model`; stop the server on leaving.
 
-    flags: more flags of adapter.serve.
+    flags: more flags of the module, which takes those of vLLM's own server.
 
     Raises:
         BenchmarkError: it did not start; the end of its log is in the message.
     """
     port = free_port()
     own = ["--served-model-name", model, "--host", HOST, "--port", str(port)]
-    command = [sys.executable, "-m", "adapter.serve", str(model_folder), *own, *flags]
+    command = [sys.executable, "-m", module, str(model_folder), *own, *flags]
     with tempfile.TemporaryFile() as log:
         # A session of its own, so that its processes can be ended together, and Ctrl-C reaches
         # only the benchmark, which then stops the server.

@@ -28,7 +28,7 @@ from adapter.guided.constraint import (
     XGRAMMAR,
     Constraint,
 )
-from adapter.guided.jobs import HEADER, READY, Job, check_job, plan_job
+from adapter.guided.jobs import HEADER, READY, WALL_FACTOR, Job, check_job, plan_job
 from adapter.guided.program import Part, Program
 from adapter.guided.vocabulary import Vocabulary
 
@@ -37,18 +37,21 @@ _CHECK = "check"
 # Workers at once for each kind of work, and how far each stands back for the engine's threads. The
 # libraries that can take seconds have more of them, so that a quick constraint finds one free.
 _WORKERS = {
-    AUTO: (2, 2),
-    GUIDANCE: (2, 2),
-    LM_FORMAT_ENFORCER: (2, 5),
+    AUTO: (4, 2),
+    GUIDANCE: (4, 2),
+    LM_FORMAT_ENFORCER: (4, 5),
     XGRAMMAR: (8, 10),
     OUTLINES: (16, 10),
     _CHECK: (2, 2),
 }
 
-# A worker that worked longer than this is not used again: its memory has grown.
+# A worker that worked longer than this, in CPU seconds, is not used again: its memory has grown.
 _LONG_JOB = 0.5
 
-# Seconds beyond its limit before an answer is given up: the kernel ends the worker at the limit.
+# Of its limit, what a job must have taken to have been ended there: clocks differ a little.
+_NEARLY = 0.95
+
+# Seconds beyond its limit before an answer is given up; the kernel ends the worker before.
 _GRACE = 2.0
 
 # Seconds that a new worker may take to start: as long as it takes to load all libraries.
@@ -134,9 +137,10 @@ class Admission:
         job = plan_job(constraint, relaxed=self._relaxed, seconds=self._seconds)
         try:
             answer = await pool.run(job)
-        except TimeoutError:
+        except TookTooLong as fault:
             error: ApiError = _took_too_long(constraint, self._seconds)
-            self._kept.put(constraint, error, 0, seconds=_KEEP_TIME_OUT)
+            if fault.of_itself:
+                self._kept.put(constraint, error, 0, seconds=_KEEP_TIME_OUT)
             raise error from None
         except WorkerLost:
             raise InvalidRequest(
@@ -161,7 +165,7 @@ class Admission:
         """
         try:
             answer = await self._pools[_CHECK].run(check_job(schema, text, seconds=self._seconds))
-        except (TimeoutError, WorkerLost, Unavailable):
+        except (TookTooLong, WorkerLost, Unavailable):
             raise GenerationFailed(
                 "The finished text could not be checked against the schema."
             ) from None
@@ -234,6 +238,15 @@ def _artifacts(outcome: Admitted | ApiError) -> list[Part]:
 
 
 # --- processes ----------------------------------------------------------------------------------
+
+
+class TookTooLong(Exception):
+    """A job was ended at its limit."""
+
+    def __init__(self, *, of_itself: bool) -> None:
+        """of_itself: it used up its CPU time; else the machine was too busy."""
+        super().__init__()
+        self.of_itself = of_itself
 
 
 class WorkerLost(Exception):
@@ -343,12 +356,12 @@ class _Pool:
         """The answer to a job.
 
         Raises:
-            TimeoutError: it took longer than it may.
+            TookTooLong: it took longer than it may.
             WorkerLost: the worker ended.
             Unavailable: no worker became free.
         """
         try:
-            await asyncio.wait_for(self._free.acquire(), job["seconds"])
+            await asyncio.wait_for(self._free.acquire(), job["seconds"] * WALL_FACTOR)
         except TimeoutError:
             raise Unavailable(
                 "The server is busy compiling other constraints.", code="engine_overloaded"
@@ -378,16 +391,15 @@ class _Pool:
         started = time.monotonic()
         keep = False
         try:
-            async with asyncio.timeout(job["seconds"] + _GRACE):
+            async with asyncio.timeout(job["seconds"] * WALL_FACTOR + _GRACE):
                 answer = await worker.ask(job)
-            keep = time.monotonic() - started < _LONG_JOB
+            keep = answer.pop("seconds") < _LONG_JOB
             return answer
-        except (EOFError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise
-            if time.monotonic() - started >= job["seconds"] * 0.95:
-                raise TimeoutError from None
-            raise WorkerLost from None
+        except (EOFError, OSError):  # asyncio's TimeoutError is one
+            spent = (time.monotonic() - started) / job["seconds"]
+            if spent < _NEARLY:
+                raise WorkerLost from None
+            raise TookTooLong(of_itself=spent < WALL_FACTOR * _NEARLY) from None
         finally:
             if keep:
                 self._idle.append(worker)

@@ -11,11 +11,15 @@ HEADER = struct.Struct("!I")
 READY = b"+"
 """What a worker says first."""
 
+WALL_FACTOR = 3
+"""A job is ended when it has used its `seconds` of CPU time, or when so many times as long has
+passed: on a busy machine it is not its own fault where it does not get on."""
+
 Job = dict[str, Any]
 
 
 def plan_job(constraint: Constraint, *, relaxed: bool, seconds: float) -> Job:
-    """A job that plans a constraint.
+    """A job that plans a constraint. All answers have the CPU `seconds` that the job took.
 
     It is answered with {"program", "backend", "checked"}, or {"refused", "field"}.
     """

@@ -14,13 +14,20 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from adapter.guided.jobs import HEADER, READY, Job, constraint_of_job
-from adapter.guided.libraries import LIBRARIES, Libraries
-from adapter.guided.pattern import parse
+from adapter.guided.constraint import (
+    AUTO,
+    LM_FORMAT_ENFORCER,
+    OUTLINES,
+    XGRAMMAR,
+    Constraint,
+    Kind,
+)
+from adapter.guided.jobs import HEADER, READY, WALL_FACTOR, Job, constraint_of_job
+from adapter.guided.libraries import Libraries
 from adapter.guided.plan import Planner, Refused
 from adapter.guided.validation import text_fault
 from adapter.guided.vocabulary import Vocabulary
@@ -32,28 +39,31 @@ _JOB_BYTES = 2 * 2**30
 def serve(control: socket.socket, vocabulary_path: Path, folder: Path) -> None:
     """Load the libraries, and start a worker for each socket that comes over `control`."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel clears away ended workers
-    parse("a")  # makes its tables of characters
-    libraries = Libraries(Vocabulary.load(vocabulary_path))
-    planner = Planner(libraries, folder)
-    waiting = list(LIBRARIES)
+    planner = Planner(Libraries(Vocabulary.load(vocabulary_path)), folder)
+    _warm(planner)
     while True:
-        # Between requests the libraries are loaded, so that the first one finds them there.
-        control.settimeout(0.01 if waiting else None)
-        try:
-            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-        except TimeoutError:
-            _load(libraries, waiting.pop(0))
-            continue
+        message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not message:  # the server is gone
             shutil.rmtree(folder, ignore_errors=True)
             return
         _start_worker(control, socket.socket(fileno=descriptors[0]), message[0], planner)
 
 
-def _load(libraries: Libraries, library: Any) -> None:
-    # One that is not installed, or broken, fails again in the worker that needs it, which says so.
-    with contextlib.suppress(Exception):
-        libraries.backend(library)
+def _warm(planner: Planner) -> None:
+    """Load all libraries, and make what each makes once, so that no worker has to."""
+    for backend in (AUTO, OUTLINES, XGRAMMAR, LM_FORMAT_ENFORCER):
+        for kind, text in _FIRST.items():
+            # A library that is not installed, or broken, fails again in the worker that needs it,
+            # which says so.
+            with contextlib.suppress(Exception):
+                planner.plan(Constraint(kind, kind, text, backend), relaxed=True)
+
+
+_FIRST = {
+    Kind.REGEX: r"(?i:a)\w\W",
+    Kind.JSON: '{"type": "object", "properties": {"a": {"type": "string"}}}',
+    Kind.GRAMMAR: 'start: "a"',
+}
 
 
 def _start_worker(
@@ -83,11 +93,15 @@ def work(connection: socket.socket, planner: Planner) -> None:
     reader = connection.makefile("rb")
     while header := reader.read(HEADER.size):
         job = json.loads(reader.read(*HEADER.unpack(header)))
-        # Without a handler the alarm ends the process at once, inside any library's code.
-        signal.setitimer(signal.ITIMER_REAL, job["seconds"])
+        started = time.process_time()
+        # Without a handler a timer ends the process at once, inside any library's code.
+        signal.setitimer(signal.ITIMER_PROF, job["seconds"])
+        signal.setitimer(signal.ITIMER_REAL, job["seconds"] * WALL_FACTOR)
         _bound_memory()
         answer = tasks[job["task"]](job)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
+        answer["seconds"] = time.process_time() - started
         content = json.dumps(answer).encode()
         connection.sendall(HEADER.pack(len(content)) + content)
 

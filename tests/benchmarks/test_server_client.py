@@ -4,10 +4,11 @@ import http.server
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from benchmarks.server import BenchmarkError, Server, free_port
+from benchmarks.server import BenchmarkError, Server, free_port, running_server
 
 
 class _Answers(http.server.BaseHTTPRequestHandler):
@@ -44,3 +45,11 @@ def test_asking_posts_the_fields_with_the_model(server: Server) -> None:
 def test_a_refusal_is_an_error_with_the_answer(server: Server) -> None:
     with pytest.raises(BenchmarkError, match=r"answered 400: .*yes"):
         server.ask(n=2)
+
+
+def test_a_module_that_does_not_serve_is_an_error_with_its_words(tmp_path: Path) -> None:
+    with (
+        pytest.raises(BenchmarkError, match=r"usage: python -m json\.tool"),
+        running_server(tmp_path, "tiny", module="json.tool"),
+    ):
+        pass

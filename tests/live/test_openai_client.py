@@ -8,6 +8,7 @@ import openai
 import pytest
 
 from tests.live.conftest import KEY
+from tests.live.guided_texts import BACKENDS, by_choice
 from tests.live.server import Server
 
 pytestmark = pytest.mark.live
@@ -44,6 +45,23 @@ def test_create(
     assert reasons == [choice.finish_reason for choice in whole.choices]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_guided(server: Server, client: openai.OpenAI, backend: str) -> None:
+    """A constraint in extra_body is held, streamed or not, and the raw reply names the backend."""
+    asked = by_choice("red", "green", "light blue")
+    fields: dict[str, Any] = {"model": server.model, "prompt": "Colour:", "seed": 4, "n": 2}
+    fields["extra_body"] = {**asked.fields, "guided_decoding_backend": backend}
+    raw = client.completions.with_raw_response.create(**fields)
+    assert raw.headers["x-guided-decoding"] == ("guidance" if backend == "auto" else backend)
+    whole = [choice.text for choice in raw.parse().choices]
+    asked.check(choice.model_dump() for choice in raw.parse().choices)
+    joined = ["", ""]
+    for chunk in client.completions.create(**fields, stream=True):
+        for choice in chunk.choices:
+            joined[choice.index] += choice.text
+    assert joined == whole
+
+
 def test_errors(server: Server, client: openai.OpenAI) -> None:
     """Refusals become the client's own exceptions, with the field."""
     with pytest.raises(openai.BadRequestError) as refused:
@@ -51,9 +69,12 @@ def test_errors(server: Server, client: openai.OpenAI) -> None:
     assert refused.value.param == "max_tokens"
     with pytest.raises(openai.BadRequestError) as refused:
         client.completions.create(
-            model=server.model, prompt="x", stream=True, extra_body={"guided_choice": ["a"]}
+            model=server.model,
+            prompt="x",
+            stream=True,
+            extra_body={"guided_decoding_backend": "nonsense"},
         )
-    assert refused.value.param == "guided_choice"
+    assert refused.value.param == "guided_decoding_backend"
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="another", prompt="x")
     with pytest.raises(openai.AuthenticationError):

@@ -1,4 +1,4 @@
-"""The request that README shows gets the reply that README shows."""
+"""The requests that README shows get the replies that README shows."""
 
 import json
 import re
@@ -32,3 +32,13 @@ def test_readme_example(server: Server) -> None:
     assert response.json()["choices"] == expected["choices"]
     assert response.json()["usage"] == expected["usage"]
     assert response.json().keys() == expected.keys()
+
+
+def test_readme_refusal(server: Server) -> None:
+    """README's example of a refusal is the error that its field gets."""
+    text = README.read_text(encoding="utf-8")
+    before, rest = text.split("<!-- example refusal -->")
+    field = before.strip().splitlines()[-1].strip("`:")
+    response = server.post(prompt="x", **json.loads(f"{{{field}}}"))
+    assert response.status_code == 400
+    assert response.text == rest.split("```")[1].strip()

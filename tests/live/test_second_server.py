@@ -17,6 +17,14 @@ from safetensors.numpy import save_file
 
 from adapter.default_model import TINY_SHAPE, ensure_tiny_model
 from tests.live.conftest import FIRST_SERVER
+from tests.live.guided_texts import (
+    BACKENDS,
+    WITH_GRAMMARS,
+    by_choice,
+    by_regex,
+    by_schema,
+    sums,
+)
 from tests.live.server import Server, error_of, start, stop
 
 pytestmark = pytest.mark.live
@@ -100,6 +108,32 @@ def second(
     )
     yield running
     stop(running)
+
+
+def test_broken_constraint_as_the_first_request(second: Server) -> None:
+    """A constraint that is none is refused by each API server before it has seen a good one."""
+    for _ in range(6):
+        error = second.refuses("guided_regex", prompt="x", max_tokens=4, guided_regex="ab**")
+        assert error["code"] == "unsupported_value"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_guided_decoding_from_each_api_server(second: Server, backend: str) -> None:
+    """Under vLLM's own command each API server admits constraints, and the engine holds them."""
+    schema = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 2}
+    constraints = [by_regex("(cat|dog) [0-9]{2}"), by_choice("yes", "no"), by_schema(schema)]
+    if backend in WITH_GRAMMARS:
+        constraints.append(sums("ebnf"))
+    for seed in range(4):  # connections of their own, so that both API servers get some
+        for asked in constraints:
+            fields: dict[str, Any] = {"prompt": "x", "max_tokens": 24, "seed": seed, "n": 2}
+            fields |= {"guided_decoding_backend": backend, **asked.fields}
+            headers = {"connection": "close"}
+            body = {"model": second.model, **fields}
+            response = second.http.post("/v2/completions", json=body, headers=headers)
+            assert response.status_code == 200, response.text
+            asked.check(response.json()["choices"])
+            asked.check(second.stream(**fields).in_order())
 
 
 def test_plain_serve_has_the_route(second: Server) -> None:
