@@ -1,7 +1,5 @@
 """The tokens of a vocabulary as a tree of their bytes, so that an automaton reads all at once."""
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +25,10 @@ class TokenRuns:
         self.first = self._bytes[self._offsets]
         # Padding of the last word counts as tokens, too.
         self.textless = ~self.pack(self._lengths > 0)
+        # All of it at once: a first mask in the engine's step is too late.
+        self.json_text = self._json_text()
+        """The tokens that are a JSON string's text: characters, the last perhaps unfinished."""
+        self._levels, self._places = self._trie()
 
     def pack(self, chosen: _Bools) -> Mask:
         """One truth for each token, as a mask."""
@@ -35,9 +37,7 @@ class TokenRuns:
         packed[: len(bits)] = bits
         return packed.view(np.int32)
 
-    @cached_property
-    def json_text(self) -> Mask:
-        """The tokens that are a JSON string's text: characters, the last one perhaps unfinished."""
+    def _json_text(self) -> Mask:
         data = self._bytes
         special = (data < 0x20) | (data == ord('"')) | (data == ord("\\"))
         plain = (self._lengths > 0) & ~self._any(special)
@@ -51,7 +51,6 @@ class TokenRuns:
         found: _Bools = counts[self._offsets + self._lengths] > counts[self._offsets]
         return found
 
-    @cached_property
     def _trie(self) -> tuple[list[tuple[_Ints, _Ints]], _Ints]:
         """A tree of the tokens: parents and bytes of each level, and the place of each token.
 
@@ -73,11 +72,10 @@ class TokenRuns:
 
     def mask(self, table: Table, state: int) -> Mask:
         """The tokens that lead from a state to another than 0, the dead one."""
-        levels, places = self._trie
         flat, reached = table.reshape(-1), [np.array([state], np.int32)]
-        for parents, data in levels:
+        for parents, data in self._levels:
             reached.append(flat[(reached[-1][parents] << 8) + data])
-        return self.pack(np.concatenate(reached)[places] != 0) & ~self.textless
+        return self.pack(np.concatenate(reached)[self._places] != 0) & ~self.textless
 
 
 def _is_text(text: bytes) -> bool:
