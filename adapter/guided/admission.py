@@ -274,7 +274,9 @@ class _Workshop:
                 [sys.executable, "-m", module, str(theirs.fileno()), str(path), str(self._folder)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is the server's; they end with its sockets
+                # Ctrl-C is the server's; they end with its sockets. A session of their own would
+                # also be a scheduling group of its own, and their niceness count for nothing.
+                process_group=0,
             )
 
     def close(self) -> None:

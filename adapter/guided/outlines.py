@@ -1,8 +1,8 @@
 """outlines_core: a regular expression (which a JSON schema becomes) as an index over the tokens.
 
 The index is built elsewhere, in a process that can be stopped, and comes here as a file; it is
-read at 2 ms a megabyte under the interpreter's lock, so a very large one is built again instead,
-which holds up nobody.
+read at 2 ms a megabyte under the interpreter's lock, so a large one is built again instead, which
+holds up nobody.
 """
 
 import json
@@ -26,7 +26,7 @@ _ANY_VALUE = {
     "anyOf": [{"type": name} for name in ("string", "number", "boolean", "null")],
 }
 
-LARGEST_FILE = 32 * 2**20
+LARGEST_FILE = 4 * 2**20
 
 _LONGEST_ROLLBACK = 256  # tokens that speculative decoding may take back at once, and to spare
 
