@@ -40,7 +40,7 @@ from adapter.guided.constraint import AUTO, BACKENDS, Constraint, Kind
 from adapter.guided.libraries import LIBRARIES, Libraries, Maker
 from adapter.guided.matcher import Mask
 from adapter.guided.schema import SchemaError, resolve
-from adapter.guided.validation import text_fault
+from adapter.guided.validation import check_fault, text_fault
 from adapter.guided.vocabulary import Vocabulary, end_token_ids, read_vocabulary
 from benchmarks.environment import environment
 from benchmarks.report import name_value_line, table
@@ -431,7 +431,7 @@ class Outcome:
     dead: list[str] = field(default_factory=list)
     """Texts that no token could continue."""
     unjudged: list[str] = field(default_factory=list)
-    """Texts that the validator itself fails on."""
+    """Why texts could not be validated."""
     fill_us: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -467,7 +467,7 @@ def fault_of(schema: Any, text: bytes) -> str | None:
     """Why a text is not what the schema asks for, None where it is.
 
     Raises:
-        Unjudged: the validator failed, on a pattern that Python does not know, for example.
+        Unjudged: the validator itself failed.
     """
     try:
         decoded = text.decode()
@@ -588,6 +588,9 @@ class _Texts:
         self._makers = makers
         self._schema = schema
         self._outcome = outcome
+        self._untellable = check_fault(schema)
+        if self._untellable is not None:
+            outcome.unjudged.append(self._untellable)
 
     def instance(self, test: dict[str, Any], seed: int) -> None:
         """Judge an instance."""
@@ -635,6 +638,8 @@ class _Texts:
             self._outcome.under.append(f"may end after {_short(repr(prefix))}: {_short(fault)}")
 
     def _fault(self, text: bytes) -> str | None:
+        if self._untellable is not None:
+            return None if is_json(text) else "not JSON"
         try:
             return fault_of(self._schema, text)
         except Unjudged as error:
@@ -776,9 +781,9 @@ class Workers:
     """Worker processes; one that works too long on a schema, or dies of it, is replaced."""
 
     def __init__(self, count: int, setting: Setting) -> None:
-        self._start = lambda: _Worker(setting)
+        self._setting = setting
         self._seconds = SCHEMA_LIMITS * setting.seconds
-        self._workers = [self._start() for _ in range(count)]
+        self._workers = [_Worker(setting) for _ in range(count)]
         self.broken: dict[str, str] = {}
         """The backends that could not be loaded, and why."""
 
@@ -830,7 +835,7 @@ class Workers:
         worker.kill()
         if not worker.ready:
             raise RuntimeError(f"a worker process could not start: {reason}")
-        self._workers[self._workers.index(worker)] = self._start()
+        self._workers[self._workers.index(worker)] = _Worker(self._setting)
         return None if worker.task is None else failed(worker.task, reason)
 
 

@@ -36,6 +36,13 @@ def load() -> ModuleType:
 vllm_server: Any = load()
 
 
+@pytest.fixture(autouse=True)
+def switch_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set and deleted, so that it is as before whatever main does to it."""
+    monkeypatch.setenv(vllm_server.SWITCH, "")
+    monkeypatch.delenv(vllm_server.SWITCH)
+
+
 def translate(
     *arguments: str, environment: Mapping[str, str] | None = None
 ) -> tuple[list[str], list[str]]:
@@ -189,11 +196,7 @@ def test_main_sets_the_switch_and_serves(monkeypatch: pytest.MonkeyPatch) -> Non
         vllm_server, "serve", lambda a: calls.append((a, os.environ.get(vllm_server.SWITCH)))
     )
     for already in (None, "0"):
-        if already is None:
-            # Set first, so that it is taken back whatever main does to it.
-            monkeypatch.setenv(vllm_server.SWITCH, "")
-            monkeypatch.delenv(vllm_server.SWITCH)
-        else:
+        if already is not None:
             monkeypatch.setenv(vllm_server.SWITCH, already)
         vllm_server.main(["--model", "m"])
     assert vllm_server.SWITCH == "COMPLETION_V2_LLM_ENGINE"

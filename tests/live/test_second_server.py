@@ -1,22 +1,12 @@
-"""vLLM's own serve command with the plugin named, two API servers, LoRA, environment settings.
+"""vLLM's own serve command with the plugin named, two API servers, LoRA, environment settings."""
 
-These tests stop the first server, since two engines at once starve each other; they run last.
-"""
-
-import json
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
-from adapter.default_model import TINY_SHAPE, ensure_tiny_model
-from tests.live.conftest import FIRST_SERVER
+from tests.live.conftest import ADAPTER
 from tests.live.guided_texts import (
     BACKENDS,
     WITH_GRAMMARS,
@@ -25,89 +15,9 @@ from tests.live.guided_texts import (
     by_schema,
     sums,
 )
-from tests.live.server import Server, error_of, start, stop
+from tests.live.server import Server, error_of
 
 pytestmark = pytest.mark.live
-
-ADAPTER = "tiny-adapter"
-
-# What the `vllm` command does for `vllm serve`; the CPU build has no such command of its own.
-PLAIN_SERVE = """
-import sys
-from vllm.entrypoints.cli.serve import ServeSubcommand
-from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-if __name__ == "__main__":
-    cli_env_setup()
-    parser = FlexibleArgumentParser()
-    ServeSubcommand().subparser_init(parser.add_subparsers(dest="subparser"))
-    args = parser.parse_args(["serve", *sys.argv[1:]])
-    ServeSubcommand().validate(args)
-    ServeSubcommand.cmd(args)
-"""
-
-
-def make_adapter(folder: Path) -> Path:
-    """A LoRA adapter for the tiny model, with weights large enough to change what it says."""
-    width, rank = TINY_SHAPE["hidden_size"], 8
-    random = np.random.default_rng(1)
-    name = "base_model.model.model.layers.0.self_attn.o_proj"
-    weights = {
-        f"{name}.lora_A.weight": random.normal(size=(rank, width)).astype(np.float32),
-        f"{name}.lora_B.weight": random.normal(size=(width, rank)).astype(np.float32) * 20,
-    }
-    folder.mkdir()
-    save_file(weights, folder / "adapter_model.safetensors")
-    config = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": ["o_proj"]}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    return folder
-
-
-def make_infilling_model(folder: Path) -> Path:
-    """The tiny model, with a tokenizer that has fill-in-the-middle tokens of Qwen's kind."""
-    from transformers import AutoTokenizer
-
-    source = ensure_tiny_model()
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    names = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"]
-    tokenizer.add_special_tokens({"additional_special_tokens": names})
-    tokenizer.save_pretrained(folder)
-    config = json.loads((source / "config.json").read_text())
-    config["vocab_size"] += 64
-    (folder / "config.json").write_text(json.dumps(config))
-    shutil.copy(source / "generation_config.json", folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def second(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """vLLM's plain command with VLLM_PLUGINS set, two API servers, LoRA, unknown fields refused."""
-    first = request.config.stash.get(FIRST_SERVER, None)
-    if first is not None:
-        stop(first)
-    folder = tmp_path_factory.mktemp("second")
-    program = folder / "plain_serve.py"
-    program.write_text(PLAIN_SERVE)
-    arguments = [
-        str(make_infilling_model(folder / "model")),
-        *("--served-model-name", "tiny", "--load-format", "dummy", "--enforce-eager"),
-        *("--host", "127.0.0.1", "--api-server-count", "2", "--max-model-len", "2048"),
-        *("--enable-lora", "--max-lora-rank", "8"),
-        *("--lora-modules", f"{ADAPTER}={make_adapter(folder / 'adapter')}"),
-    ]
-    running = start(
-        arguments,
-        folder / "log.txt",
-        program=[sys.executable, str(program)],
-        VLLM_PLUGINS="completion_v2",
-        COMPLETION_V2_UNKNOWN_FIELDS="reject",
-        COMPLETION_V2_MAX_CHOICES="32",
-    )
-    yield running
-    stop(running)
 
 
 def test_broken_constraint_as_the_first_request(second: Server) -> None:
