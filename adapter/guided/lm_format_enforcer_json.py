@@ -23,6 +23,7 @@ from adapter.guided.token_runs import UNFINISHED, TokenRuns
 _Bools = npt.NDArray[np.bool_]
 
 _MOST_STATES = 5_000  # some 20 Python objects each
+_MOST_CHECKS = 250  # tokens of one mask, up to 50 microseconds each: it is the engine's step
 
 
 # --- the library's JSON parsers, mended ---
@@ -291,22 +292,32 @@ class _State:
             self._checked = tokens.textless | self.allowed
         unknown = mask & ~self._checked
         if unknown.any():
-            self._allow(self.allowed, _ids(unknown))
-            self._checked = self._checked | unknown
-        np.bitwise_and(mask, self.allowed, out=mask)
+            some = _ids(unknown)[:_MOST_CHECKS]
+            self._allow(self.allowed, some)
+            now = np.zeros_like(mask)
+            _set(now, some)
+            self._checked = self._checked | now
+            unknown &= ~now
+        # What was not looked at yet is the guard's alone, and is looked at when it is taken.
+        np.bitwise_and(mask, self.allowed | unknown, out=mask)
 
     def _allow(self, mask: Mask, ids: npt.NDArray[np.int64]) -> None:
         """Set the bits of those of these tokens that may come next."""
         tokens = self._owner.tokens
         likely = ids[self._first_bytes()[tokens.first[ids]]].tolist()
-        good = np.array([i for i in likely if self.after(tokens.texts[i])], np.uint32)
-        np.bitwise_or.at(mask.view(np.uint32), good >> 5, np.uint32(1) << (good & 31))
+        _set(mask, np.array([i for i in likely if self.after(tokens.texts[i])], np.int64))
 
     def _first_bytes(self) -> _Bools:
         possible = np.zeros(256, np.bool_)
         possible[[ord(c) for c in self._characters if c < "\x80" and not self._pending]] = True
         possible[0x80:] = self._pending != b"" or max(self._characters, default="") >= "\x80"
         return possible
+
+
+def _set(mask: Mask, ids: npt.NDArray[np.int64]) -> None:
+    """Set the bits of these tokens."""
+    numbers = ids.astype(np.uint32)
+    np.bitwise_or.at(mask.view(np.uint32), numbers >> 5, np.uint32(1) << (numbers & 31))
 
 
 def _ids(mask: Mask) -> npt.NDArray[np.int64]:

@@ -62,7 +62,7 @@ def read_schema(text: str) -> Schema:
         raise SchemaError("the schema must be an object.")
     if _depth(schema) > MAX_DEPTH:
         raise SchemaError(f"the schema is nested deeper than {MAX_DEPTH} levels.")
-    schema = _with_short_references(schema)
+    schema = _as_schema(rewrite(_with_short_references(schema), _plain))
     nodes = list(walk(schema))
     based = any("$id" in node or "id" in node for node in nodes if node is not schema)
     for node in nodes:
@@ -74,6 +74,33 @@ def read_schema(text: str) -> Schema:
         if "$ref" in node:
             _check_reference(node["$ref"], schema, based)
     return schema if based else _finite(schema, nodes)
+
+
+_COUNTS = ("maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties")
+_NOTES = frozenset(
+    (
+        "$comment",
+        "default",
+        "deprecated",
+        "description",
+        "examples",
+        "readOnly",
+        "title",
+        "writeOnly",
+    )
+)
+
+
+def _plain(node: dict[str, Any]) -> dict[str, Any]:
+    """The same schema as the libraries read it best: counts as integers, a $ref without notes."""
+    counts = {
+        name: int(node[name])
+        for name in _COUNTS
+        if isinstance(node.get(name), float) and node[name].is_integer()
+    }
+    if "$ref" in node:
+        node = {name: value for name, value in node.items() if name not in _NOTES}
+    return node | counts
 
 
 def _with_short_references(schema: Schema) -> Schema:

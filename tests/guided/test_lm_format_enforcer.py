@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -31,6 +31,25 @@ TOKENS = (
 )
 END = len(TOKENS) - 1
 VOCABULARY = Vocabulary(TOKENS, (END,), None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def every_token_is_looked_at() -> Iterator[None]:
+    """In one mask, as it is after some masks otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lm_format_enforcer_json, "_MOST_CHECKS", len(TOKENS))
+        yield
+
+
+def test_a_mask_is_bounded_in_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one mask has no time for is let through, looked at by the next, and when it is taken."""
+    monkeypatch.setattr(lm_format_enforcer_json, "_MOST_CHECKS", 100)
+    part = Part("lm-format-enforcer", "json", '{"type": "integer", "title": "bounded"}')
+    matcher = backends()[1].compile(part)()
+    masks = [allowed(matcher.narrow) for _ in range(4)]
+    assert masks[0] > masks[1] > masks[2] == masks[3] >= {*b"0123456789-"}
+    assert ord("}") in masks[0]
+    assert not matcher.advance(ord("}"))
 
 
 @cache
