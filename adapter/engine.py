@@ -365,6 +365,9 @@ def as_api_error(error: Exception) -> ApiError:
     """What the caller is told of an error of vLLM's, or of our own."""
     if isinstance(error, GracefulHTTPError):
         return Unavailable(str(error), code="engine_overloaded")
+    # vLLM ends the renderer's threads before it lets the running requests finish.
+    if isinstance(error, RuntimeError) and "after shutdown" in str(error):
+        return Unavailable("The server is shutting down.")
     if isinstance(error, EngineDeadError):
         return Unavailable("The engine is not running.")
     if isinstance(error, VLLMClientError):

@@ -37,7 +37,7 @@ class RequestRecord:
         count_request(self.status, self.constraint, self.backend)
         if self.refused is not None:
             count_refusal(self.refused)
-        if self.ignored:
+        elif self.ignored:
             count_ignored_fields(len(self.ignored))
         ended = time.time_ns()
         facts: dict[str, Any] = {

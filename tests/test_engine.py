@@ -1,6 +1,7 @@
 """adapter/engine.py: prompts are tokenised, run together, and given up together."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
@@ -187,6 +188,14 @@ def test_each_call_has_its_own_parameters(engine: Any, client: FakeEngineClient)
 # --- errors -------------------------------------------------------------------------------------
 
 
+def _closed_pool_error() -> Exception:
+    pool = ThreadPoolExecutor()
+    pool.shutdown()
+    with pytest.raises(RuntimeError) as caught:
+        pool.submit(print)
+    return caught.value
+
+
 def engine_errors() -> dict[str, tuple[Exception, type[ApiError], str | None, str]]:
     """An error of vLLM's, what it becomes, the field it names, words of its message."""
     from vllm.exceptions import (
@@ -203,6 +212,8 @@ def engine_errors() -> dict[str, tuple[Exception, type[ApiError], str | None, st
         "full": (QueueOverflowError(), Unavailable, None, "busy"),
         "backlog": (MaxQueuedTokensError(), Unavailable, None, "backlog"),
         "dead": (EngineDeadError(), Unavailable, None, "not running"),
+        # what the renderer's closed thread pool says while requests that run are finished
+        "draining": (_closed_pool_error(), Unavailable, None, "shutting down"),
         "validation": (
             VLLMValidationError("too long", parameter="input_tokens", value=9),
             InvalidRequest,
