@@ -236,6 +236,7 @@ def engine_errors() -> dict[str, tuple[Exception, type[ApiError], str | None, st
         "full",
         "backlog",
         "dead",
+        "draining",
         "validation",
         "validation without a field",
         "adapter",
