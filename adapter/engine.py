@@ -365,11 +365,8 @@ def as_api_error(error: Exception) -> ApiError:
     """What the caller is told of an error of vLLM's, or of our own."""
     if isinstance(error, GracefulHTTPError):
         return Unavailable(str(error), code="engine_overloaded")
-    # vLLM ends the renderer's threads before it lets the running requests finish.
-    if isinstance(error, RuntimeError) and "after shutdown" in str(error):
-        return Unavailable("The server is shutting down.")
-    if isinstance(error, EngineDeadError):
-        return Unavailable("The engine is not running.")
+    if (why := _gone(error)) is not None:
+        return Unavailable(why)
     if isinstance(error, VLLMClientError):
         # Our own checks come first and name the field; this is a check that vLLM alone makes.
         parameter = getattr(error, "parameter", None)
@@ -380,6 +377,15 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, VLLMServerError):
         return GenerationFailed("The engine failed on this request; the server's log says why.")
     return InternalError()
+
+
+def _gone(error: Exception) -> str | None:
+    """Why there is no engine any more, None where there is."""
+    if isinstance(error, EngineDeadError):
+        return "The engine is not running."
+    # vLLM ends the renderer's threads before it lets the running requests finish.
+    draining = isinstance(error, RuntimeError) and "after shutdown" in str(error)
+    return "The server is shutting down." if draining else None
 
 
 def _admission(

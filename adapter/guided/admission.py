@@ -28,7 +28,7 @@ from adapter.guided.constraint import (
     XGRAMMAR,
     Constraint,
 )
-from adapter.guided.jobs import HEADER, READY, WALL_FACTOR, Job, check_job, plan_job
+from adapter.guided.jobs import HEADER, LOADED, READY, WALL_FACTOR, Job, check_job, plan_job
 from adapter.guided.program import Part, Program
 from adapter.guided.vocabulary import Vocabulary
 
@@ -61,6 +61,11 @@ _START_SECONDS = 60.0
 _KEEP_TIME_OUT = 60.0
 
 
+def _needed(kind: str) -> int:
+    """The place in LOADED of what a kind of work needs."""
+    return LOADED.index(kind) if kind in LOADED else LOADED.index(AUTO)
+
+
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """A constraint that the libraries can hold."""
@@ -83,7 +88,7 @@ class Admission:
         self._seconds = seconds
         self._relaxed = relaxed
         self._pools = {
-            kind: _Pool(self._workshop, count, niceness)
+            kind: _Pool(self._workshop, count, bytes([niceness, _needed(kind)]))
             for kind, (count, niceness) in _WORKERS.items()
         }
         self._kept = _Kept(cache_bytes)
@@ -290,14 +295,18 @@ class _Workshop:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    async def worker(self, niceness: int) -> "_Worker":
-        """A new worker."""
+    async def worker(self, request: bytes) -> "_Worker":
+        """A new worker; request: see jobs.LOADED.
+
+        Raises:
+            EOFError, OSError: it does not start.
+        """
         if self._process is None or self._process.poll() is not None:
             self.start()
         assert self._control is not None
         ours, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(self._control, [bytes([niceness])], [theirs.fileno()])
+            socket.send_fds(self._control, [request], [theirs.fileno()])
         ours.setblocking(False)
         worker = _Worker(*await asyncio.open_connection(sock=ours, limit=2**26))
         # While the libraries are loaded this takes seconds, which are no constraint's own.
@@ -344,9 +353,9 @@ class _Worker:
 class _Pool:
     """The workers of one kind of work."""
 
-    def __init__(self, workshop: _Workshop, count: int, niceness: int) -> None:
+    def __init__(self, workshop: _Workshop, count: int, request: bytes) -> None:
         self._workshop = workshop
-        self._niceness = niceness
+        self._request = request
         self._free = asyncio.Semaphore(count)
         self._idle: list[_Worker] = []
 
@@ -384,7 +393,7 @@ class _Pool:
                     raise
                 # It ended while it was idle.
         try:
-            worker = await self._workshop.worker(self._niceness)
+            worker = await self._workshop.worker(self._request)
         except (EOFError, OSError):  # TimeoutError is one
             raise Unavailable("The processes that compile constraints do not start.") from None
         return await self._ask(worker, job)

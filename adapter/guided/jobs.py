@@ -3,13 +3,24 @@
 import struct
 from typing import Any
 
-from adapter.guided.constraint import Constraint, Kind
+from adapter.guided.constraint import (
+    AUTO,
+    LM_FORMAT_ENFORCER,
+    OUTLINES,
+    XGRAMMAR,
+    Constraint,
+    Kind,
+)
 
 HEADER = struct.Struct("!I")
 """Before each message: its length in bytes. A message is JSON."""
 
 READY = b"+"
 """What a worker says first."""
+
+LOADED = (AUTO, OUTLINES, LM_FORMAT_ENFORCER, XGRAMMAR)
+"""The order in which the libraries are loaded: the one that takes seconds last. A worker is asked
+for by two bytes, its niceness and the place here of what it needs."""
 
 WALL_FACTOR = 3
 """A job is ended when it has used its `seconds` of CPU time, or when so many times as long has

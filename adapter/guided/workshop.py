@@ -18,15 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from adapter.guided.constraint import (
-    AUTO,
-    LM_FORMAT_ENFORCER,
-    OUTLINES,
-    XGRAMMAR,
-    Constraint,
-    Kind,
-)
-from adapter.guided.jobs import HEADER, READY, WALL_FACTOR, Job, constraint_of_job
+from adapter.guided.constraint import Constraint, Kind
+from adapter.guided.jobs import HEADER, LOADED, READY, WALL_FACTOR, Job, constraint_of_job
 from adapter.guided.libraries import Libraries
 from adapter.guided.plan import Planner, Refused
 from adapter.guided.validation import text_fault
@@ -40,23 +33,31 @@ def serve(control: socket.socket, vocabulary_path: Path, folder: Path) -> None:
     """Load the libraries, and start a worker for each socket that comes over `control`."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel clears away ended workers
     planner = Planner(Libraries(Vocabulary.load(vocabulary_path)), folder)
-    _warm(planner)
+    cold = list(LOADED)
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        # What is not loaded yet is loaded between the requests for workers.
+        control.settimeout(0.001 if cold else None)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(control, 2, 1)
+        except TimeoutError:
+            _warm(planner, cold.pop(0))
+            continue
         if not message:  # the server is gone
             shutil.rmtree(folder, ignore_errors=True)
             return
-        _start_worker(control, socket.socket(fileno=descriptors[0]), message[0], planner)
+        niceness, needed = message
+        while LOADED[needed] in cold:
+            _warm(planner, cold.pop(0))
+        _start_worker(control, socket.socket(fileno=descriptors[0]), niceness, planner)
 
 
-def _warm(planner: Planner) -> None:
-    """Load all libraries, and make what each makes once, so that no worker has to."""
-    for backend in (AUTO, OUTLINES, XGRAMMAR, LM_FORMAT_ENFORCER):
-        for kind, text in _FIRST.items():
-            # A library that is not installed, or broken, fails again in the worker that needs it,
-            # which says so.
-            with contextlib.suppress(Exception):
-                planner.plan(Constraint(kind, kind, text, backend), relaxed=True)
+def _warm(planner: Planner, backend: str) -> None:
+    """Load a library, and make what it makes once, so that no worker has to."""
+    for kind, text in _FIRST.items():
+        # One that is not installed, or broken, fails again in the worker that needs it, which says
+        # so.
+        with contextlib.suppress(Exception):
+            planner.plan(Constraint(kind, kind, text, backend), relaxed=True)
 
 
 _FIRST = {
