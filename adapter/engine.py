@@ -120,11 +120,6 @@ class Engine:
         if self._admission is not None:
             self._admission.start()
 
-    def close(self) -> None:
-        """End what start() started."""
-        if self._admission is not None:
-            self._admission.close()
-
     async def admit(self, constraint: Constraint) -> Admitted:
         """Compile a constraint, before the request is given to the engine.
 

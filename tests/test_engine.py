@@ -457,7 +457,6 @@ def test_diffusion_models_are_not_guided(
     engine = make_engine(client, models)
     assert "diffusion" in engine.facts.guided_fault
     engine.start()
-    engine.close()
 
 
 def test_unreadable_tokenizer_is_not_guided(

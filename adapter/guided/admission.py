@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -198,6 +198,8 @@ class _Kept:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._bytes = 0
+        self._named: Counter[str | None] = Counter()
+        """How many entries have a file."""
         self._entries: OrderedDict[Constraint, tuple[Admitted | ApiError, int, float]] = (
             OrderedDict()
         )
@@ -225,6 +227,7 @@ class _Kept:
             len(constraint.text) + 500 + sum(part.artifact_bytes for part in _artifacts(outcome))
         )
         self._entries[constraint] = (outcome, size, time.monotonic() + seconds)
+        self._named.update(part.artifact for part in _artifacts(outcome))
         self._bytes += size
         while self._bytes > self._limit and len(self._entries) > 1:
             self._drop(next(iter(self._entries)))
@@ -233,7 +236,10 @@ class _Kept:
         outcome, size, _ = self._entries.pop(constraint)
         self._bytes -= size
         for part in _artifacts(outcome):
-            Path(str(part.artifact)).unlink(missing_ok=True)
+            self._named[part.artifact] -= 1
+            if not self._named[part.artifact]:
+                del self._named[part.artifact]
+                Path(str(part.artifact)).unlink(missing_ok=True)
 
 
 def _artifacts(outcome: Admitted | ApiError) -> list[Part]:
@@ -383,15 +389,14 @@ class _Pool:
             self._free.release()
 
     async def _run(self, job: Job) -> dict[str, Any]:
-        while self._idle:
-            worker = self._idle.pop()
+        if self._idle:
             started = time.monotonic()
             try:
-                return await self._ask(worker, job)
+                return await self._ask(self._idle.pop(), job)
             except WorkerLost:
                 if time.monotonic() - started > 0.1:
                     raise
-                # It ended while it was idle.
+                # It may have ended while it was idle.
         try:
             worker = await self._workshop.worker(self._request)
         except (EOFError, OSError):  # TimeoutError is one

@@ -7,8 +7,9 @@ and shared by all texts of the same constraint.
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 from adapter.guided.blanks import DEFAULT
 from adapter.guided.libraries import LIBRARIES, Libraries, Maker
@@ -22,6 +23,8 @@ _THREADS = 4
 _NICENESS = 10
 
 _KEPT_BYTES = 2**29
+
+T = TypeVar("T")
 
 
 class Compiler:
@@ -45,8 +48,19 @@ class Compiler:
 
     def submit(self, program: Program) -> "Future[Guide]":
         """The guide of a new text, when it is compiled."""
-        # The slowest part comes last, and its library's threads do them all.
-        return self._threads[program.parts[-1].library].submit(self._guide, program)
+        guide: Future[Guide] = Future()
+        makers = [self._kept.maker(part, self._start) for part in program.parts]
+        # No thread waits: the last part that is ready goes on.
+        left = iter(range(len(makers) - 1, -1, -1))
+
+        def ready(_: "Future[Maker]") -> None:
+            if next(left) == 0:
+                thread = self._threads[program.parts[-1].library]
+                _run(guide, thread, lambda: self._guide(program, makers))
+
+        for maker in makers:
+            maker.add_done_callback(ready)
+        return guide
 
     def close(self) -> None:
         """End all threads; what they work on is finished first."""
@@ -61,12 +75,30 @@ class Compiler:
             self._libraries.backend(library)
             return self._libraries
 
-    def _guide(self, program: Program) -> Guide:
-        makers = [self._kept.maker(part, self._compile) for part in program.parts]
-        return self._load(program.parts[-1].library).guide(program, makers)
+    def _guide(self, program: Program, makers: "Sequence[Future[Maker]]") -> Guide:
+        libraries = self._load(program.parts[-1].library)
+        return libraries.guide(program, [maker.result() for maker in makers])
+
+    def _start(self, part: Part, maker: "Future[Maker]") -> None:
+        _run(maker, self._threads[part.library], lambda: self._compile(part))
 
     def _compile(self, part: Part) -> Maker:
         return self._load(part.library).compile(part)
+
+
+def _run(future: "Future[T]", thread: ThreadPoolExecutor, work: Callable[[], T]) -> None:
+    """Do some work on a thread, for a future that others wait for already."""
+
+    def job() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # a panic of a Rust library is no Exception
+            future.set_exception(error)
+
+    try:
+        thread.submit(job)
+    except RuntimeError as error:  # the engine is ending
+        future.set_exception(error)
 
 
 class _Makers:
@@ -77,27 +109,27 @@ class _Makers:
         self._bytes = 0
         self._entries: OrderedDict[Part, Future[Maker]] = OrderedDict()
 
-    def maker(self, part: Part, compile_part: Callable[[Part], Maker]) -> Maker:
-        """The maker of a part, compiled by the first who asks; others wait for it."""
+    def maker(self, part: Part, start: Callable[[Part, "Future[Maker]"], None]) -> "Future[Maker]":
+        """The maker of a part, which the first who asks starts to compile."""
         with self._lock:
             found = self._entries.get(part)
-            if found is None:
-                mine: Future[Maker] = Future()
-                self._entries[part] = mine
-                self._bytes += _weight(part)
-                self._drop_oldest()
-            else:
+            if found is not None:
                 self._entries.move_to_end(part)
-        if found is not None:
-            return found.result()
-        try:
-            mine.set_result(compile_part(part))
-        except Exception as error:
-            mine.set_exception(error)
-            with self._lock:
-                if self._entries.pop(part, None) is not None:
-                    self._bytes -= _weight(part)
-        return mine.result()
+                return found
+            maker: Future[Maker] = Future()
+            self._entries[part] = maker
+            self._bytes += _weight(part)
+            self._drop_oldest()
+        maker.add_done_callback(lambda done: self._forget_failed(part, done))
+        start(part, maker)
+        return maker
+
+    def _forget_failed(self, part: Part, maker: "Future[Maker]") -> None:
+        if maker.exception() is None:
+            return
+        with self._lock:
+            if self._entries.pop(part, None) is not None:
+                self._bytes -= _weight(part)
 
     def _drop_oldest(self) -> None:
         while self._bytes > _KEPT_BYTES and len(self._entries) > 1:
@@ -108,7 +140,8 @@ class _Makers:
 def _weight(part: Part) -> int:
     """About how many bytes a compiled part takes: an index is the size of its file, and masks and
     automata grow with the text."""
-    return 2**16 + 64 * len(part.text) + part.artifact_bytes
+    masks = 2**22 if part.library == "lm-format-enforcer" else 2**16
+    return masks + 64 * len(part.text) + part.artifact_bytes
 
 
 def _stand_back() -> None:

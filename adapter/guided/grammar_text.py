@@ -16,6 +16,8 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
+from adapter.guided.pattern import PatternError, parse, to_lark
+
 MAX_NESTING = 200
 MAX_REPEAT = 1_000_000
 # llguidance numbers symbols in 16 bits.
@@ -261,7 +263,9 @@ class _Reader:
         self._tokens = list(_tokens(text, self.pattern))
         self._at = 0
         self._rules: dict[str, _Rule] = {}
-        self._taken = {token.text for token in self._tokens if token.kind == "name"}
+        self._taken = {token.text for token in self._tokens if token.kind == "name"} | {
+            token.text.removesuffix("::=").strip() for token in self._tokens if token.kind == "head"
+        }
         self._groups = 0
 
     def rules(self) -> dict[str, _Rule]:
@@ -503,9 +507,11 @@ class _LarkReader(_Reader):
             return self._reference(token)
         if token.kind == "literal":
             return _Element("lark", self._literal(token), token.line)
-        if token.kind == "regex" or (token.kind == "json" and token.text[:4] != "%llg"):
-            return _Element("lark", token.text, token.line)
-        if token.kind == "directive":
+        if token.kind == "regex":
+            return _Element("lark", _lark_regex(token), token.line)
+        if token.kind == "json" and token.text.startswith("%json"):
+            raise GrammarError("%json cannot be used: ask with guided_json", token.line)
+        if token.kind in ("directive", "json"):
             raise GrammarError(f"{token.text} is not supported", token.line)
         raise _special(token) if token.kind == "special" else self._unexpected(token)
 
@@ -524,6 +530,20 @@ class _LarkReader(_Reader):
         if any(len(json.loads(end)) != 1 for end in (first, last) if end.endswith('"')):
             raise GrammarError("a range has ends that are not one character", token.line)
         return f"{first}..{last}"
+
+
+def _lark_regex(token: _Token) -> str:
+    """A regular expression in a form that the engines read alike.
+
+    Raises:
+        GrammarError: it has what they read differently, or not at all.
+    """
+    body, _, flags = token.text[1:].rpartition("/")
+    body = body.replace("\\/", "/")
+    try:
+        return f"/{to_lark(parse(f'(?{flags}:{body})' if flags else body))}/"
+    except PatternError as error:
+        raise GrammarError(f"{token.text[:40]}: {error}", token.line) from None
 
 
 def _without_idle_newlines(tokens: list[_Token]) -> list[_Token]:

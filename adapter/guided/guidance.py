@@ -46,7 +46,6 @@ _GRAMMARS: dict[str, Callable[[str], str]] = {
     ),
     "regex": llguidance.LLMatcher.grammar_from_regex,
     "lark": llguidance.LLMatcher.grammar_from_lark,
-    "choice": lambda text: llguidance.grammar_from("choice", text),
 }
 
 

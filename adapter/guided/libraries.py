@@ -1,5 +1,6 @@
 """All backends of one vocabulary, each loaded when it is first asked for."""
 
+import threading
 from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
@@ -56,6 +57,7 @@ class Libraries:
         self.vocabulary = vocabulary
         self._loaded: dict[Library, Backend] = {}
         self._blanks: dict[Blanks, BlankRuns] = {}
+        self._lock = threading.Lock()
 
     def backend(self, library: Library) -> Backend:
         """A library, loaded with its tables.
@@ -82,12 +84,12 @@ class Libraries:
 
     def blank_runs(self, blanks: Blanks) -> BlankRuns:
         """The masks of a whitespace pattern."""
-        runs = self._blanks.get(blanks)
-        if runs is None:
-            runs = BlankRuns(blanks, self._token_runs)
-            if len(self._blanks) > _KEPT_PATTERNS:  # the default one, the first, stays
-                del self._blanks[next(pattern for pattern in self._blanks if pattern != DEFAULT)]
-            self._blanks[blanks] = runs
+        with self._lock:
+            runs = self._blanks.get(blanks)
+            if runs is None:
+                runs = self._blanks[blanks] = BlankRuns(blanks, self._token_runs)
+                if len(self._blanks) > _KEPT_PATTERNS:  # the default one stays
+                    del self._blanks[next(each for each in self._blanks if each != DEFAULT)]
         return runs
 
     def guide(self, program: Program, makers: list[Maker]) -> Guide:

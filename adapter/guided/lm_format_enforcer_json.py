@@ -203,7 +203,7 @@ class JsonAutomaton:
         if state.allowed is None:
             self._masked.append(state)
             if len(self._masked) > MOST_MASKS:
-                self._masked.popleft().allowed = None
+                self._masked.popleft().forget()
         state.narrow(mask)
 
     def after(self, state: "_State", text: bytes) -> "_State | None":
@@ -249,6 +249,11 @@ class _State:
         self.next: dict[int, _State | None] = {}
         self.allowed: Mask | None = None
         self._checked: Mask = owner.tokens.textless
+
+    def forget(self) -> None:
+        """Give up the mask."""
+        self.allowed = None
+        self._checked = self._owner.tokens.textless
 
     def after(self, text: bytes) -> "_State | None":
         """The state after these bytes, None where they are not allowed."""

@@ -4,7 +4,9 @@ A Matcher is one library's state of one text. A Guide is what the engine holds: 
 constraint, each of which has to allow a token, and the one rule for the end of a text.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -53,6 +55,7 @@ class Guide:
         self._end_bits = [(token >> 5, _BITS[token & 31]) for token in sorted(self._ends)]
         self._end_last = end_last
         self._taken = 0
+        self._seconds = 0.0
         self._ended_at: int | None = None
         self._failed: tuple[int, str] | None = None
 
@@ -69,12 +72,12 @@ class Guide:
     def fill(self, mask: Mask) -> None:
         """Set the bits of the tokens that may come next, and clear all others."""
         mask.fill(-1)
-        try:
+        can_end = False
+        with self._watched():
             for matcher in self._matchers:
                 matcher.narrow(mask)
             can_end = all(matcher.can_end() for matcher in self._matchers)
-        except Exception as error:
-            self._fail(f"{type(error).__name__}: {error}")
+        if self._failed is not None:
             mask.fill(0)
             can_end = False
         for word, bit in self._end_bits:
@@ -108,8 +111,9 @@ class Guide:
         before = self._taken if self._ended_at is None else self._ended_at
         self._taken -= count
         if count and self._taken < before:
-            for matcher in self._matchers:
-                matcher.rollback(before - self._taken)
+            with self._watched():
+                for matcher in self._matchers:
+                    matcher.rollback(before - self._taken)
         if self._ended_at is not None and self._taken <= self._ended_at:
             self._ended_at = None
         if self._failed is not None and self._taken < self._failed[0]:
@@ -133,16 +137,38 @@ class Guide:
         return True
 
     def _advance(self, token: int) -> bool:
-        for index, matcher in enumerate(self._matchers):
-            if not matcher.advance(token):
-                for earlier in self._matchers[:index]:
-                    earlier.rollback(1)
-                return False
-        return True
+        with self._watched():
+            for index, matcher in enumerate(self._matchers):
+                if not matcher.advance(token):
+                    for earlier in self._matchers[:index]:
+                        earlier.rollback(1)
+                    return False
+        return self._failed is None
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Runs the libraries: what they raise is kept, and so is that they take too long.
+
+        It is the engine's step: all texts wait for this one.
+        """
+        started = time.thread_time()
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of a Rust library is no Exception
+            self._fail(f"{type(error).__name__}: {error}")
+        self._seconds += time.thread_time() - started
+        if self._seconds > _SECONDS + _SECONDS_A_TOKEN * self._taken:
+            self._fail("it needs too much work for each token")
 
     def _fail(self, why: str) -> None:
         if self._failed is None:
             self._failed = (self._taken, why)
 
+
+# CPU time that the libraries may take for a text: an ambiguous grammar needs more with each token.
+_SECONDS = 1.0
+_SECONDS_A_TOKEN = 0.02
 
 _BITS = [np.array([1 << bit], np.uint32).view(np.int32)[0] for bit in range(32)]

@@ -35,6 +35,19 @@ def fit_for(backend: str, schema: Schema) -> Schema:
     return fit
 
 
+def check_names_are_counted(schema: Schema) -> None:
+    """Refuse what llguidance cannot hold: it counts a name that comes twice as two.
+
+    Raises:
+        SchemaError: minProperties asks for names that the schema does not declare.
+    """
+    for node in walk(schema):
+        needed = node.get("minProperties", 0)
+        free = node.get("additionalProperties", True) is not False or node.get("patternProperties")
+        if free and needed > len(set(node.get("required") or ())):
+            raise SchemaError("minProperties above the number of required names")
+
+
 def _check(node: dict[str, Any]) -> None:
     """Both close the objects that the schema leaves open, and so write declared names alone."""
     declared = node.get("properties") or {}

@@ -589,6 +589,11 @@ def to_rust(node: Node) -> str:
     return _write(node, _RUST)
 
 
+def to_lark(node: Node) -> str:
+    """What stands between the slashes of a Lark grammar, for llguidance and xgrammar alike."""
+    return _write(_written_out(node), _LARK)
+
+
 def to_python(node: Node) -> str:
     """For re.fullmatch and interegular.
 
@@ -700,6 +705,13 @@ def _rust_chars(chars: Chars) -> str:
     return _bracketed(chars.ranges, _rust_escape)
 
 
+def _lark_chars(chars: Chars) -> str:
+    point = _single(chars.ranges)
+    if point is not None:
+        return _escaped(point, _ebnf_escape)
+    return _bracketed(chars.ranges, _ebnf_escape)
+
+
 def _python_escape(point: int) -> str:
     return f"\\x{point:02x}" if point < 0x100 else chr(point)
 
@@ -737,6 +749,7 @@ def _ebnf_join(parts: list[str]) -> str:
 
 
 _RUST = _Dialect(_rust_chars, "".join, "|", "(?:{})", "(?:)")
+_LARK = _Dialect(_lark_chars, "".join, "|", "(?:{})", "(?:)")
 _PYTHON = _Dialect(_python_chars, "".join, "|", "(?:{})", "(?:)")
 _EBNF = _Dialect(_ebnf_chars, _ebnf_join, " | ", "({})", '""')
 

@@ -31,7 +31,7 @@ from adapter.guided.constraint import (
 )
 from adapter.guided.grammar_text import as_ebnf, as_lark
 from adapter.guided.libraries import Libraries, Preparing
-from adapter.guided.narrowing import fit_for
+from adapter.guided.narrowing import check_names_are_counted, fit_for
 from adapter.guided.outlines import regex_of_schema
 from adapter.guided.pattern import (
     Node,
@@ -45,7 +45,7 @@ from adapter.guided.pattern import (
     to_rust,
 )
 from adapter.guided.program import Blanks, Part, Program
-from adapter.guided.schema import Schema, read_schema, without_formats
+from adapter.guided.schema import Schema, SchemaError, read_schema, without_formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,10 @@ class Refused(ValueError):
         super().__init__(message)
         self.message = message
         self.field = field
+
+
+# States of a whitespace pattern: each costs the engine two masks.
+_MOST_RUNS = 256
 
 
 class Planner:
@@ -118,12 +122,17 @@ class Planner:
         return self._served([guard, own], XGRAMMAR, _blanks(constraint))
 
     def _json(self, constraint: Constraint, relaxed: bool) -> Plan:
-        schema = read_schema(constraint.text)
+        try:
+            schema = read_schema(constraint.text)
+        except (TypeError, AttributeError, ArithmeticError, KeyError):
+            fault = validation.schema_fault(json.loads(constraint.text))
+            raise SchemaError(f"it is not a JSON schema: {fault}") from None
         known = without_formats(schema, self._knows_format)
         guard = Part("guidance", "json", json.dumps(known))
         blanks = _blanks(constraint)
         try:
             self._libraries.compile(guard)
+            check_names_are_counted(schema)
         except ValueError as error:
             if fault := validation.schema_fault(schema):
                 raise Refused(f"{constraint.field} is not a JSON schema: {_line(fault)}.") from None
@@ -189,11 +198,14 @@ class Planner:
             return part
         name = hashlib.sha256(part.text.encode()).hexdigest()
         path = self._folder / f"{name}.{part.library}"
-        if not path.exists():
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
             new = path.with_suffix(f".{os.getpid()}")
             backend.prepare(part.text, new)
+            size = new.stat().st_size
             new.replace(path)
-        return replace(part, artifact=str(path), artifact_bytes=path.stat().st_size)
+        return replace(part, artifact=str(path), artifact_bytes=size)
 
     def _served(self, parts: Sequence[Part], backend: str, blanks: Blanks | None) -> Plan:
         """The plan of these parts, each compiled, and together able to begin a text.
@@ -249,7 +261,7 @@ def _blanks(constraint: Constraint) -> Blanks:
     if pattern is None:
         return DEFAULT
     try:
-        moves, accepts = blank_runs(pattern)
+        moves, accepts = blank_runs(pattern, _MOST_RUNS)
     except PatternError as error:
         raise Refused(
             f"guided_whitespace_pattern: {_line(str(error))}.", field="guided_whitespace_pattern"

@@ -6,7 +6,7 @@ from typing import Any
 
 import referencing
 import referencing.exceptions
-from jsonschema import Draft202012Validator, SchemaError, ValidationError
+from jsonschema import Draft7Validator, Draft202012Validator, SchemaError, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY
@@ -18,6 +18,8 @@ from adapter.guided.schema import Schema, walk
 _UNTELLABLE = (
     ValueError,
     ArithmeticError,
+    AttributeError,
+    TypeError,
     RecursionError,
     re.error,
     referencing.exceptions.Unresolvable,
@@ -25,8 +27,12 @@ _UNTELLABLE = (
 
 
 def _validator_class(schema: Schema) -> type[Validator]:
-    """The draft that the schema names, else the latest."""
-    found: type[Validator] = validator_for(schema, default=Draft202012Validator)
+    """The draft that the schema names, else the latest that reads it."""
+    if isinstance(schema, dict) and not isinstance(schema.get("$schema"), str | None):
+        raise ValueError("$schema must be a string")
+    lists = any(isinstance(node.get("items"), list) for node in walk(schema))
+    default = Draft7Validator if lists else Draft202012Validator
+    found: type[Validator] = validator_for(schema, default=default)
     return found
 
 
@@ -37,6 +43,8 @@ def schema_fault(schema: Schema) -> str | None:
         _validator_class(schema).check_schema(schema, format_checker=None)
     except SchemaError as error:
         return f"at {error.json_path}: {error.message[:300]}"
+    except _UNTELLABLE as error:
+        return str(error)[:300]
     return None
 
 

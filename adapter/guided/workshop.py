@@ -123,6 +123,9 @@ def _plan(planner: Planner, job: Job) -> Job:
         return {"refused": f"{constraint.backend} is not installed here: {error}"}
     except (MemoryError, RecursionError):
         return {"refused": f"{constraint.field} is too large or too deep to be compiled."}
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"[:200]
+        return {"refused": f"{constraint.field} cannot be read by {constraint.backend}: {why}."}
     return {
         "program": plan.program.dumps(),
         "backend": plan.backend,
