@@ -60,6 +60,8 @@ def read_schema(text: str) -> Schema:
     schema = json.loads(text)
     if not isinstance(schema, dict | bool):
         raise SchemaError("the schema must be an object.")
+    if isinstance(schema, dict) and not isinstance(schema.get("$schema"), str | None):
+        raise SchemaError("$schema must be a string.")
     if _depth(schema) > MAX_DEPTH:
         raise SchemaError(f"the schema is nested deeper than {MAX_DEPTH} levels.")
     schema = _as_schema(rewrite(_with_short_references(schema), _plain))

@@ -428,3 +428,41 @@ def test_nested_quantifiers_are_harmless(make: Make, backend: str) -> None:
     guide = make(Kind.REGEX, "(a+)+b|(a|a)*c", backend)()
     assert takes(guide, ids("a" * 40 + "b"))
     assert not takes(guide, ids("a" * 40))
+
+
+# --- what the guard alone would let through -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"properties": {"a": {"type": "integer"}}}, '{"\\u0061":"x"}'),
+        ({"properties": {"a": {"type": "integer"}}}, '{"a":1,"\\u0061":"x"}'),
+        ({"properties": {"a": False}}, '{"\\u0061":1}'),
+        ({"properties": {"a/b": {"type": "integer"}}}, '{"a\\/b":"x"}'),
+        ({"properties": {"a\nb": {"type": "integer"}}}, '{"a\\u000ab":"x"}'),
+        ({"patternProperties": {"^x_": {"type": "integer"}}}, '{"\\u0078_":"s"}'),
+    ],
+)
+def test_no_name_hides_behind_escapes(make: Make, schema: dict[str, Any], text: str) -> None:
+    """A property's schema holds for its name however JSON could write it."""
+    guide = make(Kind.JSON, {"type": "object", **schema}, "auto")()
+    assert not takes(guide, ids(text), exact=False)
+
+
+def test_a_name_twice_is_one_property(planned: Planned) -> None:
+    """llguidance counts it twice: such a schema is checked, or refused by the keyword."""
+    schema = {"type": "object", "minProperties": 2}
+    assert planned(Kind.JSON, schema, "auto").checked
+    with pytest.raises(Refused, match="minProperties"):
+        planned(Kind.JSON, schema, "guidance")
+    assert not planned(Kind.JSON, {**schema, "required": ["a", "b"]}, "auto").checked
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": [{}], "properties": {"a": {"$ref": "#"}}}, {"$schema": 5, "type": "null"}]
+)
+def test_what_is_no_schema_is_refused(planned: Planned, backend: str, schema: Any) -> None:
+    """By its field, whichever code is the first to stumble over it."""
+    with pytest.raises(Refused, match="guided_json"):
+        planned(Kind.JSON, schema, backend)

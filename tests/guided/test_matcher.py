@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapter.guided import matcher
+from adapter.guided.guidance import GuidanceBackend
 from adapter.guided.libraries import Libraries, Maker
 from adapter.guided.matcher import Guide, Mask
 from adapter.guided.program import Library, Part
-from tests.guided.texts import ENDS, allowed, ids
+from tests.guided.texts import ENDS, VOCABULARY, allowed, ids
 
 A, B, C, D = b"abcd"
 AB = 256
@@ -253,3 +255,18 @@ def test_deep_copies_are_apart(maker: Maker) -> None:
         alone = Guide([maker()], ENDS)
         assert alone.accept(tokens)
         assert allowed(one) == allowed(alone)
+
+
+def test_work_for_each_token_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text whose libraries need ever more time ends with an error: all others wait for it."""
+    monkeypatch.setattr(matcher, "_SECONDS", 0.01)
+    monkeypatch.setattr(matcher, "_SECONDS_A_TOKEN", 0)
+    root = 's: "a" | s s | s s s'
+    part = Part("guidance", "lark", f"start: s\n{root}")
+    guide = Guide([GuidanceBackend(VOCABULARY).compile(part)()], ENDS)
+    mask = np.zeros(VOCABULARY.words, np.int32)
+    for _ in range(2000):
+        guide.fill(mask)
+        if not guide.accept(ids("a")):
+            break
+    assert "work" in str(guide.failure)
