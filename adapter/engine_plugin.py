@@ -8,12 +8,14 @@ from adapter import vllm_version
 
 
 def install() -> None:
-    """Let each request have its own guided decoding backend.
+    """Let each request have its own guided decoding backend, and repair CPU workers.
 
     Raises:
         UnsupportedVllm: this package was not tested with this vLLM; with the command that mends it.
     """
     vllm_version.check(vllm_version.installed())
+    from adapter.cpu_seeds import repair_generators
     from adapter.guided import engine_routing
 
     engine_routing.install()
+    repair_generators()

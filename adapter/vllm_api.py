@@ -43,6 +43,7 @@ from vllm.v1.structured_output.backend_outlines import OutlinesBackend
 from vllm.v1.structured_output.backend_types import StructuredOutputBackend, StructuredOutputGrammar
 from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
 from vllm.v1.structured_output.utils import strip_speculative_padding
+from vllm.v1.worker.gpu_input_batch import CachedRequestState
 
 try:
     from vllm.entrypoints.common.startup import cli_env_setup  # since 0.33
@@ -54,6 +55,7 @@ logger = init_logger("vllm.completion_v2")
 
 __all__ = [
     "PIN_MEMORY",
+    "CachedRequestState",
     "EngineClient",
     "EngineDeadError",
     "ErrorResponse",

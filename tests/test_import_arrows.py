@@ -48,6 +48,7 @@ ORDER = [
     "guided.admission",
     "guided.compiled",
     "guided.engine_routing",
+    "cpu_seeds",
     "engine_plugin",
     "engine_io",
     "guided.finished",

@@ -22,7 +22,7 @@ LOADED = (AUTO, OUTLINES, LM_FORMAT_ENFORCER, XGRAMMAR)
 """The order in which the libraries are loaded: the one that takes seconds last. A worker is asked
 for by two bytes, its niceness and the place here of what it needs."""
 
-WALL_FACTOR = 3
+WALL_FACTOR = 2
 """A job is ended when it has used its `seconds` of CPU time, or when so many times as long has
 passed: on a busy machine it is not its own fault where it does not get on."""
 

@@ -656,3 +656,12 @@ def test_others_are_not_disturbed(server: Server) -> None:
                     refused = server.post(prompt=[999999], max_tokens=2)
                     assert refused.status_code == 400
     assert text == alone
+
+
+def test_seed_and_prompts_read_in_pieces(server: Server) -> None:
+    """More prompt than one step reads: the seeded answers are those that each prompt gets alone."""
+    prompts = [[1000 + start, *range(2000, 3600)] for start in range(4)]
+    fields: dict[str, Any] = {"max_tokens": 6, "temperature": 1.0, "seed": 11}
+    together = server.ask(prompt=prompts, **fields).texts
+    assert together == [server.ask(prompt=prompt, **fields).text for prompt in prompts]
+    server.check_alive()

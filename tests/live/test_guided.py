@@ -537,7 +537,7 @@ def test_hostile_constraint(server: Server, name: str) -> None:
     def hostile(backend: str) -> None:
         started = time.monotonic()
         response = server.post(prompt="Hi", max_tokens=6, guided_decoding_backend=backend, **fields)
-        assert time.monotonic() - started < 8
+        assert time.monotonic() - started < 14
         if response.status_code == 400:
             error = error_of(response)
             assert error["param"] == field
@@ -557,7 +557,7 @@ def test_hostile_constraint(server: Server, name: str) -> None:
         started = time.monotonic()
         prompt = PLAIN[index % len(PLAIN)]
         assert server.greedy(prompt, 8) == solo[index % len(PLAIN)]
-        assert time.monotonic() - started < 8
+        assert time.monotonic() - started < 14
 
     calls: list[Callable[[], None]] = []
     for backend in BACKENDS:
