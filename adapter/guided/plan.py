@@ -30,7 +30,7 @@ from adapter.guided.constraint import (
     Kind,
 )
 from adapter.guided.grammar_text import as_ebnf, as_lark
-from adapter.guided.libraries import Libraries, Preparing
+from adapter.guided.libraries import Libraries, Maker, Preparing
 from adapter.guided.narrowing import check_names_are_counted, fit_for
 from adapter.guided.outlines import regex_of_schema
 from adapter.guided.pattern import (
@@ -80,6 +80,8 @@ class Planner:
         """folder: where compiled indexes are left for the engine."""
         self._libraries = libraries
         self._folder = folder
+        self._made: dict[Part, Maker] = {}
+        """What was compiled for the constraint at hand."""
         self._knows_format = cache(self._try_format)
 
     def plan(self, constraint: Constraint, *, relaxed: bool) -> Plan:
@@ -90,6 +92,7 @@ class Planner:
         Raises:
             Refused: with a message for the caller.
         """
+        self._made.clear()
         try:
             plan = self._plan(constraint, relaxed)
         except Refused:
@@ -131,7 +134,7 @@ class Planner:
         guard = Part("guidance", "json", json.dumps(known))
         blanks = _blanks(constraint)
         try:
-            self._libraries.compile(guard)
+            self._compile(guard)
             check_names_are_counted(schema)
         except ValueError as error:
             if fault := validation.schema_fault(schema):
@@ -181,6 +184,11 @@ class Planner:
 
     # --- all kinds
 
+    def _compile(self, part: Part) -> Maker:
+        if part not in self._made:
+            self._made[part] = self._libraries.compile(part)
+        return self._made[part]
+
     def _first(self, constraint: Constraint, parts: Sequence[Part]) -> Plan:
         """The first of several ways that a library can go."""
         faults = []
@@ -214,7 +222,7 @@ class Planner:
             ValueError: a library cannot do its part.
         """
         program = Program(tuple(parts), blanks)
-        guide = self._libraries.guide(program, [self._libraries.compile(part) for part in parts])
+        guide = self._libraries.guide(program, [self._compile(part) for part in parts])
         guide.fill(np.zeros(self._libraries.vocabulary.words, np.int32))
         if guide.failure is not None:
             raise ValueError("no text satisfies it")

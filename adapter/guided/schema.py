@@ -47,6 +47,10 @@ _TABLE = (
 _OPTIONS = "x-guidance"
 
 
+# An escaped control character that has no short form: the backslash is not itself escaped.
+_CONTROL = re.compile(r"(?<!\\)(?:\\\\)*\\u00(?:0[0-7bef]|1[0-9a-f])", re.IGNORECASE)
+
+
 class SchemaError(ValueError):
     """A schema that no library is given; the message is for the caller."""
 
@@ -58,6 +62,8 @@ def read_schema(text: str) -> Schema:
         SchemaError: it is not a schema, or no finite text satisfies it.
     """
     schema = json.loads(text)
+    if _CONTROL.search(text):
+        raise SchemaError("it holds a control character that only an escape by number could write.")
     if not isinstance(schema, dict | bool):
         raise SchemaError("the schema must be an object.")
     if isinstance(schema, dict) and not isinstance(schema.get("$schema"), str | None):

@@ -103,7 +103,7 @@ def test_no_blanks_around_the_text(pattern: str | None, blank: str) -> None:
         (r'["\\\"  "]', True),
         (r'["\\\\","  "]', True),
         (r'{"  :  ":"  "}', True),
-        (r'["\u0001  "]', True),
+        (r'["\u0001"]', False),
         (r'["\u0022"]', False),  # one spelling for each character
         (r'["\u0061"]', False),
         (r'["\u000a"]', False),

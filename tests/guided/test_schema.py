@@ -343,3 +343,17 @@ def test_unknown_formats_are_left_out() -> None:
         },
     }
     assert without_formats(True, lambda _name: False) is True
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [("\x01", True), ("\x1f", True), ("a\n\t\b", False), ("\\u0001", False), ("\x7f", False)],
+)
+def test_control_characters_without_a_short_form(value: str, refused: bool) -> None:
+    """Each character has one spelling, and these would have none."""
+    text = json.dumps({"enum": [value]})
+    if refused:
+        with pytest.raises(SchemaError, match="control character"):
+            read_schema(text)
+    else:
+        assert read_schema(text) == {"enum": [value]}
