@@ -48,6 +48,9 @@ _WORKERS = {
 # A worker that worked longer than this, in CPU seconds, is not used again: its memory has grown.
 _LONG_JOB = 0.5
 
+# Workers of a kind that wait for the next job: a burst leaves no more behind.
+_MOST_IDLE = 2
+
 # Of its limit, what a job must have taken to have been ended there: clocks differ a little.
 _NEARLY = 0.95
 
@@ -417,7 +420,7 @@ class _Pool:
                 raise WorkerLost from None
             raise TookTooLong(of_itself=spent < WALL_FACTOR * _NEARLY) from None
         finally:
-            if keep:
+            if keep and len(self._idle) < _MOST_IDLE:
                 self._idle.append(worker)
             else:
                 worker.close()

@@ -234,13 +234,15 @@ def test_too_slow_is_refused_in_time(short: Site, jobs: list[Any]) -> None:
     before = short.workers()
     started = time.monotonic()
     (error,) = short.admit(slow())
-    assert LIMIT <= time.monotonic() - started < LIMIT + 1
+    taken = time.monotonic() - started
+    assert LIMIT <= taken < LIMIT + 1
     assert isinstance(error, InvalidRequest)
     assert (error.param, error.code) == ("guided_regex", "constraint_timeout")
     assert "outlines" in error.message
     assert soon(lambda: short.workers() <= before)
     assert isinstance(short.admit(slow())[0], InvalidRequest)
-    assert len(jobs) == 1
+    # On a busy machine the clock may end it before its CPU time does: then it may be tried again.
+    assert len(jobs) == 1 or taken > LIMIT * WALL_FACTOR * 0.9
 
 
 def test_slow_ones_hold_up_nobody(site: Site) -> None:
