@@ -17,6 +17,7 @@ from adapter.errors import GenerationFailed, InvalidRequest, NotSupported, Unava
 from adapter.guided import admission as admission_module
 from adapter.guided.admission import Admission, Admitted, _Kept, _Pool
 from adapter.guided.constraint import Constraint, Kind
+from adapter.guided.jobs import WALL_FACTOR
 from adapter.guided.libraries import Libraries
 from tests.guided.texts import VOCABULARY, ids, takes
 
