@@ -297,6 +297,7 @@ class _Runs:
         self._request_id = request_id
         self._kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
         self._options = options
+        self._guided: Any = None
 
     def call(self, index: int, call: EngineCall) -> AsyncGenerator[PromptUpdate, None]:
         """The updates of one prompt."""
@@ -307,7 +308,10 @@ class _Runs:
             **call.work.sampling, output_kind=self._kind, flat_logprobs=True, skip_clone=True
         )
         if call.work.program is not None:
-            params.structured_outputs = structured_outputs(call.work.program)
+            # All calls of a request have one program, which can be large: it is written once.
+            if self._guided is None:
+                self._guided = structured_outputs(call.work.program)
+            params.structured_outputs = self._guided
         return self._generate(call.prompt.token_ids, params, f"{index}")
 
     def _generate(

@@ -19,6 +19,8 @@ from adapter import translate
 from adapter.contract import CompletionV2Request, parse_request, unknown_fields
 from adapter.engine import Engine, Updates
 from adapter.errors import ApiError, InternalError, InvalidRequest, Unavailable, WrongKey
+from adapter.guided.admission import Admitted
+from adapter.guided.constraint import Constraint
 from adapter.request_log import RequestRecord
 from adapter.respond import Answer, Delta, fold
 from adapter.settings import Settings
@@ -169,13 +171,7 @@ class _Exchange:
         engine.refuse_if_unavailable(
             len(plan.prompts) * plan.work.distinct if plan.work.runs else 0
         )
-        admitted = None
-        if plan.constraint is not None:
-            self._record.constraint = plan.constraint.kind
-            self._record.backend = plan.constraint.backend
-            admitted = await engine.admit(plan.constraint)
-            self._record.backend = admitted.backend
-            self._guided = admitted.backend + ("" if admitted.schema is None else "; checked")
+        admitted = await self._admit(plan.constraint, engine) if plan.constraint else None
         token_ids = await engine.tokenize(
             plan.prompts,
             request.add_special_tokens is not False,
@@ -209,6 +205,14 @@ class _Exchange:
                     await self._respond(answer, envelope, updates)
         finally:
             self._record.usage = answer.usage()
+
+    async def _admit(self, constraint: Constraint, engine: Engine) -> Admitted:
+        """Compile the constraint; keep what the log and the headers tell of it."""
+        self._record.constraint, self._record.backend = constraint.kind, constraint.backend
+        admitted = await engine.admit(constraint)
+        self._record.backend = admitted.backend
+        self._guided = admitted.backend + ("" if admitted.schema is None else "; checked")
+        return admitted
 
     def _note(self, request: CompletionV2Request) -> None:
         """Keep what the log and the headers tell; refuse unknown fields where that is set."""

@@ -76,7 +76,7 @@ class Libraries:
         Raises:
             ValueError: the library cannot do it.
         """
-        return self.backend(part.library).compile(part)
+        return self.backend(part.holder).compile(part)
 
     @cached_property
     def _token_runs(self) -> TokenRuns:

@@ -194,18 +194,18 @@ class Planner:
         faults = []
         for part in parts:
             try:
-                return self._served([self._prepared(part)], part.library, None)
+                return self._served([self._prepared(part)], part.holder, None)
             except ValueError as error:
-                faults.append(f"{part.library}: {_line(str(error))}")
+                faults.append(f"{part.holder}: {_line(str(error))}")
         raise Refused(f"{constraint.field} cannot be held by {'; '.join(faults)}.")
 
     def _prepared(self, part: Part) -> Part:
         """The part with what its library compiled, where that can be handed on to the engine."""
-        backend = self._libraries.backend(part.library)
+        backend = self._libraries.backend(part.holder)
         if part.form != "regex" or not isinstance(backend, Preparing):
             return part
         name = hashlib.sha256(part.text.encode()).hexdigest()
-        path = self._folder / f"{name}.{part.library}"
+        path = self._folder / f"{name}.{part.holder}"
         try:
             size = path.stat().st_size
         except FileNotFoundError:

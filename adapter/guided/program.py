@@ -11,7 +11,7 @@ Library = Literal["guidance", "xgrammar", "outlines", "lm-format-enforcer"]
 class Part:
     """What one library enforces."""
 
-    library: Library
+    holder: Library
     form: str
     """What `text` is, in the library's own terms: "json", "regex", "lark", "ebnf"."""
     text: str
