@@ -489,7 +489,8 @@ FIELDS: dict[str, str] = {
     "guided_choice": "honoured",
     "guided_grammar": "honoured, GBNF/EBNF and Lark; refused for lm-format-enforcer",
     "guided_decoding_backend": "honoured: `outlines`, `lm-format-enforcer`, `xgrammar`, "
-    "`guidance`, `auto`; what the named one cannot hold is refused",
+    "`guidance`, `auto`; what the named one cannot hold is refused; without a constraint "
+    "there is nothing to choose",
     "guided_whitespace_pattern": "honoured exactly; refused without a JSON constraint",
     "user": "to the log line and the trace; never changes the output",
 }
