@@ -109,13 +109,16 @@ class Answer:
             for call_index, call in enumerate(calls)
         ]
 
-    def deltas(self, updates: Iterable[tuple[int, PromptUpdate]]) -> list[Delta]:
+    def deltas(self, updates: Sequence[tuple[int, PromptUpdate]]) -> list[Delta]:
         """The deltas of a batch of updates, each given with its prompt's index.
 
         Raises:
             GenerationFailed: the engine gave up on a candidate.
             Unavailable: the engine was stopped under the request.
         """
+        if len(updates) == 1:  # each token of a request with one prompt
+            index, update = updates[0]
+            return self._prompts[index].deltas(update)
         return [delta for index, update in updates for delta in self._prompts[index].deltas(update)]
 
     def usage(self) -> Usage:
@@ -181,42 +184,50 @@ class _PromptAnswer:
         self._choices: dict[int, _Choice] = {}
         self._echoed: _EchoedPrompt | None = None
         self._unshown_tokens = 0
+        work = call.work
+        self._shown = work.answers
+        self._copies = work.answers if work.distinct == 1 else 1
+        self._best_first = work.ranked and work.distinct > 1
+        self._by_position = work.ranked or work.beam is not None
         self._cut = (
             call.prompt.text is None
-            and call.work.generates
+            and work.generates
             and shape.token_texts.ends_inside_character(call.prompt)
         )
 
-    def deltas(self, update: PromptUpdate) -> Iterable[Delta]:
-        work = self.call.work
+    def deltas(self, update: PromptUpdate) -> list[Delta]:
         outputs: Iterable[CandidateUpdate] = update.outputs
-        if work.ranked and work.distinct > 1:
+        if self._best_first:
             outputs = sorted(outputs, key=_mean_logprob, reverse=True)
+        deltas: list[Delta] = []
         for position, candidate in enumerate(outputs):
-            index = position if work.ranked or work.beam else candidate.index
-            if index >= work.answers:
-                self._unshown_tokens += len(candidate.token_ids)
-                finish_reason_of(candidate.finish_reason or "length")
-                continue
+            index = position if self._by_position else candidate.index
             choice = self._choices.get(index)
             if choice is None:
-                choice = self._choices[index] = self._new_choice(update)
+                if index >= self._shown:
+                    self._unshown_tokens += len(candidate.token_ids)
+                    finish_reason_of(candidate.finish_reason or "length")
+                    continue
+                choice = self._choices[index] = self._new_choice(index, update)
             delta = choice.take(candidate)
-            copies = work.answers if work.distinct == 1 else 1
-            first = self._first_index + index
-            for choice_index in range(first, first + copies):
-                yield Delta(choice_index, *delta)
+            deltas.append(delta)
+            if self._copies > 1:
+                deltas += [
+                    delta._replace(choice=delta.choice + copy) for copy in range(1, self._copies)
+                ]
+        return deltas
 
     def completion_tokens(self) -> int:
         work = self.call.work
         made = self._unshown_tokens + sum(c.token_count for c in self._choices.values())
         return made * (work.candidates // work.distinct)
 
-    def _new_choice(self, update: PromptUpdate) -> "_Choice":
+    def _new_choice(self, index: int, update: PromptUpdate) -> "_Choice":
         if self._shape.echo and self._echoed is None:
             # The first update of a prompt brings the scores of all its tokens.
             self._echoed = _echo(self._shape, self.call.prompt, update.prompt_logprobs)
-        return _Choice(self._shape, self.call, self._echoed, self._cut)
+        number = self._first_index + index
+        return _Choice(number, self._shape, self.call, self._echoed, self._cut)
 
 
 class _EchoedPrompt(NamedTuple):
@@ -278,6 +289,7 @@ class _Choice:
         "_call",
         "_cut",
         "_echoed",
+        "_number",
         "_offset",
         "_plain",
         "_shape",
@@ -286,8 +298,14 @@ class _Choice:
     )
 
     def __init__(
-        self, shape: _Shape, call: EngineCall, echoed: _EchoedPrompt | None, cut: bool
+        self,
+        number: int,
+        shape: _Shape,
+        call: EngineCall,
+        echoed: _EchoedPrompt | None,
+        cut: bool,
     ) -> None:
+        self._number = number
         self._shape = shape
         self._call = call
         self._echoed = echoed
@@ -303,14 +321,14 @@ class _Choice:
         )
         self.token_count = 0
 
-    def take(self, update: CandidateUpdate) -> tuple[str, Logprobs | None, str | None]:
-        """Text, logprobs and finish reason that an update adds."""
+    def take(self, update: CandidateUpdate) -> Delta:
+        """What an update adds."""
         finish_reason = update.finish_reason
         if finish_reason is not None:
             finish_reason = finish_reason_of(finish_reason)
         if self._plain:
             self.token_count += len(update.token_ids)
-            return update.text, None, finish_reason
+            return Delta(self._number, update.text, None, finish_reason)
         text, logprobs = "", None
         if self._call.work.generates:
             self.token_count += len(update.token_ids)
@@ -325,7 +343,9 @@ class _Choice:
                 echoed.extend(logprobs)
                 logprobs = echoed
             self._echoed = None
-        return text, logprobs, finish_reason if self._call.work.generates else "length"
+        if not self._call.work.generates:
+            finish_reason = "length"
+        return Delta(self._number, text, logprobs, finish_reason)
 
     def _generated(self, update: CandidateUpdate) -> tuple[str, Logprobs | None]:
         shape = self._shape

@@ -107,23 +107,23 @@ class _Exchange:
 
     async def _unless_client_leaves(self) -> None:
         body = await self._body()
-        task = asyncio.current_task()
-        assert task is not None
+        # A task of its own: each token resumes it, and with it every coroutine that awaits it, which
+        # in the caller's task are all of the server's layers.
+        answer = asyncio.create_task(self._answer(body))
 
         async def watch() -> None:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
             self._client_gone = True
-            task.cancel()
+            answer.cancel()
 
         watcher = asyncio.create_task(watch())
         watcher.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            await self._answer(body)
+            await answer
         except asyncio.CancelledError:
             if not self._client_gone:
                 raise
-            task.uncancel()
             self._record.status = _CLIENT_GONE
         finally:
             watcher.cancel()
