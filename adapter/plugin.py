@@ -61,7 +61,7 @@ class CompletionV2Plugin:
         """Give the route its engine. Without one (vLLM's render server) it answers 503."""
         from adapter.engine import Engine
         from adapter.settings import settings_from
-        from adapter.vllm_api import logger
+        from adapter.vllm_api import envs, logger
 
         settings = settings_from(args)
         for endpoint in self._endpoints:
@@ -78,6 +78,7 @@ class CompletionV2Plugin:
         observability = engine_client.vllm_config.observability_config
         engine = Engine(engine_client, state.openai_serving_models, settings)
         engine.start()
+        envs.enable_envs_cache()
         for endpoint in self._endpoints:
             endpoint.traces = observability.otlp_traces_endpoint is not None
             endpoint.engine = engine
