@@ -4,26 +4,35 @@ One call makes one token of one beam, so all calls of a step are sent together a
 engine's steps. The engine's prefix cache, where it is on, keeps what the beams have in common.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from adapter.beam_search import BeamSearch, Finished, best_tokens, entries_needed
 from adapter.engine_io import (
-    BeamSettings,
     CandidateUpdate,
     EngineCall,
     LogprobTable,
     PromptUpdate,
     SamplingFields,
 )
+from adapter.inbox import Inbox
 from adapter.respond import finish_reason_of
 from adapter.token_text import CONTEXT, REPLACEMENT, Tokens
 from adapter.vllm_api import RequestOutputKind, SamplingParams
 
-Generate = Callable[[list[int], SamplingParams, str], AsyncGenerator[PromptUpdate, None]]
-"""The engine's updates for token ids, sampling parameters and a name of this call's own."""
+
+class Question(NamedTuple):
+    """What one call asks of the engine."""
+
+    request_id: str
+    token_ids: list[int]
+    params: SamplingParams
+
+
+Ask = Callable[[Sequence[Question]], AbstractAsyncContextManager[Inbox]]
+"""Gives questions to the engine; leaving the context aborts what is not finished."""
 
 
 @dataclass(slots=True)
@@ -56,12 +65,19 @@ class BeamUpdate:
 
     prompt_logprobs: LogprobTable | None
     outputs: Sequence[CandidateUpdate]
+    finished: bool = True
 
 
-async def run_beam_search(
-    call: EngineCall, settings: BeamSettings, name: str, generate: Generate, tokens: Tokens
-) -> AsyncGenerator[PromptUpdate, None]:
-    """One update, when the search has ended. Closing the generator aborts the running calls."""
+async def run_beam_search(call: EngineCall, name: str, ask: Ask, tokens: Tokens) -> PromptUpdate:
+    """The answers of a call that is a beam search. Cancelling aborts the running calls.
+
+    name: what the engine's requests are called, with a number behind it.
+
+    Raises:
+        ApiError: the engine failed, stopped or gave it up.
+    """
+    settings = call.work.beam
+    assert settings is not None
     prompt = call.prompt.token_ids
     skips = call.work.sampling.get("skip_special_tokens", True)
     search = BeamSearch(
@@ -71,13 +87,13 @@ async def run_beam_search(
     first_fields = fields.copy()
     if "prompt_logprobs" in call.work.sampling:
         first_fields["prompt_logprobs"] = call.work.sampling["prompt_logprobs"]
-    scored = await _score([prompt], first_fields, f"{name}-0", generate)
+    scored = await _score([prompt], first_fields, f"{name}-0", ask)
     prompt_logprobs = scored[0].prompt_logprobs
     search.advance([_scores(update) for update in scored])
     step = 1
     while not search.done:
         sequences = [[*prompt, *beam.token_ids] for beam in search.running]
-        scored = await _score(sequences, fields, f"{name}-{step}", generate)
+        scored = await _score(sequences, fields, f"{name}-{step}", ask)
         search.advance([_scores(update) for update in scored])
         step += 1
     answers = [
@@ -86,34 +102,34 @@ async def run_beam_search(
         else _counted(index, finished)
         for index, finished in enumerate(search.finished())
     ]
-    yield BeamUpdate(prompt_logprobs, answers)
+    return BeamUpdate(prompt_logprobs, answers)
 
 
 async def _score(
-    sequences: Sequence[list[int]], fields: SamplingFields, name: str, generate: Generate
+    sequences: Sequence[list[int]], fields: SamplingFields, name: str, ask: Ask
 ) -> list[PromptUpdate]:
     """The scores of the next token after each sequence."""
-
-    async def only(position: int, token_ids: list[int]) -> PromptUpdate:
-        params = SamplingParams(
-            **fields,
-            temperature=0,
-            max_tokens=1,
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-            flat_logprobs=True,
-            skip_clone=True,
+    questions = [
+        Question(
+            f"{name}-{position}",
+            token_ids,
+            SamplingParams(
+                **fields,
+                temperature=0,
+                max_tokens=1,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+                flat_logprobs=True,
+                skip_clone=True,
+            ),
         )
-        async with aclosing(generate(token_ids, params, f"{name}-{position}")) as updates:
-            return await anext(updates)
-
-    tasks = [asyncio.create_task(only(*item)) for item in enumerate(sequences)]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:  # where one failed, or the caller left, the others' work is not wanted any more
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for position, token_ids in enumerate(sequences)
+    ]
+    scored: dict[int, PromptUpdate] = {}
+    async with ask(questions) as inbox:
+        while not inbox.finished:
+            scored.update(await inbox.news())
+    return [scored[position] for position in range(len(sequences))]
 
 
 def _scores(update: PromptUpdate) -> LogprobTable:

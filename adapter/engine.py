@@ -2,12 +2,12 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
-from adapter.beam_run import run_beam_search
+from adapter.beam_run import Question, run_beam_search
 from adapter.engine_io import EngineCall, PromptUpdate
 from adapter.errors import (
     ApiError,
@@ -22,13 +22,14 @@ from adapter.guided.constraint import AUTO, BACKENDS, Constraint
 from adapter.guided.engine_routing import structured_outputs
 from adapter.guided.finished import FinishedTexts
 from adapter.guided.vocabulary import end_token_ids, read_vocabulary
+from adapter.inbox import Inbox, Updates
 from adapter.infill import find as find_infill
 from adapter.infill import from_template
 from adapter.settings import Settings
 from adapter.token_text import Tokens
 from adapter.translate import ServerFacts, prompt_name
 from adapter.vllm_api import (
-    EngineClient,
+    AsyncLLM,
     EngineDeadError,
     ErrorResponse,
     GenerationError,
@@ -45,14 +46,12 @@ from adapter.vllm_api import (
     tokens_input,
 )
 
-Updates = list[tuple[int, PromptUpdate]]
-"""What came in one turn of the event loop, each with its prompt's index."""
-
 _DOCUMENT_SEPARATOR = "<|endoftext|>"
 
 # What an engine call that asks nothing of the engine brings back.
 _NOTHING = SimpleNamespace(
     prompt_logprobs=None,
+    finished=True,
     outputs=[
         SimpleNamespace(
             index=0,
@@ -70,9 +69,7 @@ _NOTHING = SimpleNamespace(
 class Engine:
     """The engine client, with what is known of its model."""
 
-    def __init__(
-        self, client: EngineClient, models: OpenAIServingModels, settings: Settings
-    ) -> None:
+    def __init__(self, client: AsyncLLM, models: OpenAIServingModels, settings: Settings) -> None:
         self._client = client
         self._models = models
         self._renderer = client.renderer
@@ -116,7 +113,10 @@ class Engine:
         self._max_prompt_chars = config.max_model_len * tokenizer.max_chars_per_token
 
     def start(self) -> None:
-        """Start what works beside the engine: the processes that compile constraints."""
+        """Start what works beside the engine, once the server is up."""
+        # vLLM reads one of its settings from the environment for every token. It keeps them all in
+        # its engine's processes, but not in this one (vllm/v1/engine/core.py).
+        envs.enable_envs_cache()
         if self._admission is not None:
             self._admission.start()
 
@@ -161,10 +161,8 @@ class Engine:
         if (adapter := self._models.lora_requests.get(model)) is not None:
             return adapter
         if envs.VLLM_ALLOW_RUNTIME_LORA_UPDATING and model:
-            try:
+            with _api_errors():
                 resolved = await self._models.resolve_lora(model)
-            except Exception as error:
-                raise as_api_error(error) from error
             if not isinstance(resolved, ErrorResponse):
                 return resolved
         served = [path.name for path in self._models.base_model_paths]
@@ -179,12 +177,10 @@ class Engine:
         Raises:
             Unavailable: the engine is dead or full.
         """
-        try:
+        with _api_errors():
             if self._client.errored:
                 raise EngineDeadError
             self._client.check_admission(choices)
-        except Exception as error:
-            raise as_api_error(error) from error
 
     async def tokenize(
         self,
@@ -209,10 +205,8 @@ class Engine:
         token_ids = [[] if isinstance(prompt, str) else prompt for prompt in prompts]
         for portion in self._portions(prompts):
             texts = [{"prompt": prompts[index]} for index in portion]
-            try:
+            with _api_errors():
                 rendered = await self._renderer.render_cmpl_async(texts, params)
-            except Exception as error:
-                raise as_api_error(error) from error
             for index, engine_input in zip(portion, rendered, strict=True):
                 token_ids[index] = engine_input["prompt_token_ids"]
                 check(index, len(token_ids[index]))
@@ -252,27 +246,90 @@ class Engine:
         Raises:
             ApiError: as the engine's own error maps to one.
         """
-        runs = _Runs(self._client, self.tokens, request_id, stream, options)
+        if not calls[0].work.runs:
+            yield [(index, _NOTHING) for index in range(len(calls))]
+        elif calls[0].work.beam is not None:
+            async with aclosing(self._search(calls, request_id, options)) as found:
+                async for updates in found:
+                    yield updates
+        else:
+            opened = self.opened(calls, request_id=request_id, stream=stream, options=options)
+            async with opened as inbox:
+                while not inbox.finished:
+                    yield await inbox.news()
+
+    def opened(
+        self, calls: Sequence[EngineCall], *, request_id: str, stream: bool, options: "RunOptions"
+    ) -> AbstractAsyncContextManager[Inbox]:
+        """Give calls that run, and are no beam searches, to the engine; leaving aborts them.
+
+        Raises:
+            ApiError: as the engine's own error maps to one; so does the inbox.
+        """
+        kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
+        # All calls of a request have one program, which can be large: it is written once.
+        program = calls[0].work.program
+        guided = structured_outputs(program) if program is not None else None
+        with _api_errors():
+            # Each call has its own parameters, so vLLM need not copy them.
+            questions = [
+                Question(
+                    f"{request_id}-{index}",
+                    call.prompt.token_ids,
+                    SamplingParams(
+                        **call.work.sampling,
+                        structured_outputs=guided,
+                        output_kind=kind,
+                        flat_logprobs=True,
+                        skip_clone=True,
+                    ),
+                )
+                for index, call in enumerate(calls)
+            ]
+        return self._asked(questions, options)
+
+    async def _search(
+        self, calls: Sequence[EngineCall], request_id: str, options: "RunOptions"
+    ) -> AsyncGenerator[Updates, None]:
+        """The beam searches of a request; each gives its answers at its end."""
+
+        def ask(questions: Sequence[Question]) -> AbstractAsyncContextManager[Inbox]:
+            return self._asked(questions, options)
+
+        async def search(index: int, call: EngineCall) -> tuple[int, PromptUpdate]:
+            return index, await run_beam_search(call, f"{request_id}-{index}", ask, self.tokens)
+
+        tasks = [asyncio.create_task(search(*item)) for item in enumerate(calls)]
         try:
-            streams = [runs.call(index, call) for index, call in enumerate(calls) if call.work.runs]
-            if not streams:
-                yield [(index, _NOTHING) for index in range(len(calls))]
-            elif len(streams) == 1:
-                async with aclosing(streams[0]) as only:
-                    async for update in only:
-                        yield [(0, update)]
-            else:
-                async with aclosing(_merge(streams)) as merged:
-                    async for updates in merged:
-                        yield updates
-        except ApiError:
-            raise
-        except Exception as error:
-            raise as_api_error(error) from error
+            for first in asyncio.as_completed(tasks):
+                yield [await first]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _asked(
+        self, questions: Sequence[Question], options: "RunOptions"
+    ) -> AsyncIterator[Inbox]:
+        """What vLLM's generate() does, for several prompts and without a task for each token."""
+        inbox = Inbox(as_api_error)
+        try:
+            for index, (request_id, token_ids, params) in enumerate(questions):
+                with _api_errors():
+                    collector = await self._client.add_request(
+                        request_id, tokens_input(token_ids), params, **options
+                    )
+                inbox.add(index, collector)
+            yield inbox
+        finally:
+            unfinished = inbox.close()
+            if unfinished and not self._client.errored:
+                await self._client.abort(unfinished, internal=True)
 
 
 class RunOptions(TypedDict):
-    """What all calls of a request hand to vLLM's generate() beside prompt and sampling."""
+    """What all calls of a request hand to vLLM beside prompt and sampling."""
 
     lora_request: LoRARequest | None
     trace_headers: Mapping[str, str] | None
@@ -281,83 +338,13 @@ class RunOptions(TypedDict):
     session_id: str | None
 
 
-class _Runs:
-    """The engine's part of one request."""
-
-    def __init__(
-        self,
-        client: EngineClient,
-        tokens: Tokens,
-        request_id: str,
-        stream: bool,
-        options: RunOptions,
-    ) -> None:
-        self._client = client
-        self._tokens = tokens
-        self._request_id = request_id
-        self._kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
-        self._options = options
-        self._guided: Any = None
-
-    def call(self, index: int, call: EngineCall) -> AsyncGenerator[PromptUpdate, None]:
-        """The updates of one prompt."""
-        if call.work.beam is not None:
-            return run_beam_search(call, call.work.beam, f"{index}", self._generate, self._tokens)
-        # Each call has its own object, so vLLM need not copy it.
-        params = SamplingParams(
-            **call.work.sampling, output_kind=self._kind, flat_logprobs=True, skip_clone=True
-        )
-        if call.work.program is not None:
-            # All calls of a request have one program, which can be large: it is written once.
-            if self._guided is None:
-                self._guided = structured_outputs(call.work.program)
-            params.structured_outputs = self._guided
-        return self._generate(call.prompt.token_ids, params, f"{index}")
-
-    def _generate(
-        self, token_ids: list[int], params: SamplingParams, name: str
-    ) -> AsyncGenerator[PromptUpdate, None]:
-        generated: AsyncGenerator[PromptUpdate, None] = self._client.generate(
-            tokens_input(token_ids), params, f"{self._request_id}-{name}", **self._options
-        )
-        return generated
-
-
-async def _merge(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerator[Updates, None]:
-    """What all streams bring, as it comes; what one turn of the event loop brings, at once."""
-    ready: Updates = []
-    wake = asyncio.Event()
-    failures: list[Exception] = []
-    running = len(streams)
-
-    async def pump(index: int, stream: AsyncGenerator[Any, None]) -> None:
-        nonlocal running
-        try:
-            async with aclosing(stream):
-                async for update in stream:
-                    ready.append((index, update))
-                    wake.set()
-        except Exception as error:
-            failures.append(error)
-        finally:
-            running -= 1
-            wake.set()
-
-    tasks = [asyncio.create_task(pump(index, stream)) for index, stream in enumerate(streams)]
+@contextmanager
+def _api_errors() -> Iterator[None]:
+    """Raise vLLM's errors as what they become."""
     try:
-        while running or ready:
-            await wake.wait()
-            wake.clear()
-            if failures:
-                raise failures[0]
-            if ready:
-                updates = ready.copy()
-                ready.clear()
-                yield updates
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        yield
+    except Exception as error:
+        raise as_api_error(error) from error
 
 
 def as_api_error(error: Exception) -> ApiError:
@@ -407,7 +394,7 @@ def _admission(
     return admission, None
 
 
-def _default_backend(client: EngineClient) -> str:
+def _default_backend(client: AsyncLLM) -> str:
     """The guided decoding backend of requests that name none: --structured-outputs-config."""
     config = getattr(client.vllm_config, "structured_outputs_config", None)
     name = getattr(config, "backend", AUTO)

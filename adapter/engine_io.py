@@ -125,3 +125,5 @@ class PromptUpdate(Protocol):
 
     prompt_logprobs: LogprobTable | None
     outputs: Sequence[CandidateUpdate]
+    finished: bool
+    """True in the last update of all candidates."""

@@ -61,7 +61,7 @@ class CompletionV2Plugin:
         """Give the route its engine. Without one (vLLM's render server) it answers 503."""
         from adapter.engine import Engine
         from adapter.settings import settings_from
-        from adapter.vllm_api import envs, logger
+        from adapter.vllm_api import logger
 
         settings = settings_from(args)
         for endpoint in self._endpoints:
@@ -69,6 +69,10 @@ class CompletionV2Plugin:
             endpoint.keep_alive_seconds = float(getattr(args, "sse_keep_alive_interval", 0) or 0)
             endpoint.adds_request_id = not getattr(args, "enable_request_id_headers", False)
             endpoint.state = state
+            # What others put around the application may want each write in the request's own task.
+            endpoint.writes_together = not (
+                getattr(args, "middleware", None) or endpoint.keep_alive_seconds > 0
+            )
         for name in _WITHOUT_EFFECT:
             if getattr(args, name, False):
                 flag = "--" + name.replace("_", "-")
@@ -78,7 +82,6 @@ class CompletionV2Plugin:
         observability = engine_client.vllm_config.observability_config
         engine = Engine(engine_client, state.openai_serving_models, settings)
         engine.start()
-        envs.enable_envs_cache()
         for endpoint in self._endpoints:
             endpoint.traces = observability.otlp_traces_endpoint is not None
             endpoint.engine = engine

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, State
@@ -17,10 +17,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapter import translate
 from adapter.contract import CompletionV2Request, parse_request, unknown_fields
-from adapter.engine import Engine, Updates
+from adapter.engine import Engine, RunOptions
 from adapter.errors import ApiError, InternalError, InvalidRequest, Unavailable, WrongKey
 from adapter.guided.admission import Admitted
 from adapter.guided.constraint import Constraint
+from adapter.inbox import Inbox, Updates
+from adapter.outbox import Outbox
 from adapter.request_log import RequestRecord
 from adapter.respond import Answer, Delta, fold
 from adapter.settings import Settings
@@ -54,6 +56,9 @@ class CompletionsEndpoint:
         self.keep_alive_seconds = 0.0
         self.traces = False
         self.adds_request_id = True
+        self.writes_together = True
+        """Streams are written by one callback, as long as nobody else's code is in the way."""
+        self.outbox = Outbox()
         self.state: State | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,8 +112,8 @@ class _Exchange:
 
     async def _unless_client_leaves(self) -> None:
         body = await self._body()
-        # A task of its own: each token resumes it, and with it every coroutine that awaits it, which
-        # in the caller's task are all of the server's layers.
+        # A task of its own: what wakes it resumes every coroutine above it, and in the caller's
+        # task those are all of the server's layers.
         answer = asyncio.create_task(self._answer(body))
 
         async def watch() -> None:
@@ -182,27 +187,39 @@ class _Exchange:
         calls = translate.engine_calls(plan, token_ids, admitted.program if admitted else None)
         answer = Answer(request, calls, engine.tokens)
         envelope = self._envelope(request, engine)
-        updates = engine.run(
-            calls,
-            request_id=f"cmpl-{self._record.request_id}",
-            # Ranked answers are known at the end alone: a stream brings them all at once.
-            stream=request.stream and not plan.work.ranked,
-            options={
+        # Ranked answers are known at the end alone: a stream brings them all at once.
+        stream = request.stream and not plan.work.ranked
+        run: _Run = {
+            "request_id": f"cmpl-{self._record.request_id}",
+            "stream": stream,
+            "options": {
                 "lora_request": adapter,
                 "trace_headers": self._trace_headers(),
                 "priority": _integer(self._headers.get("x-vllm-priority")) or 0,
                 "data_parallel_rank": _integer(self._headers.get("x-data-parallel-rank")),
                 "session_id": self._headers.get("x-session-id"),
             },
-        )
-        if admitted is not None and admitted.schema is not None:
-            updates = engine.checked(updates, admitted.schema)
+        }
+        schema = admitted.schema if admitted is not None else None
         try:
-            async with aclosing(updates):
-                if request.stream:
-                    await self._stream(request, answer, envelope, updates)
-                else:
-                    await self._respond(answer, envelope, updates)
+            if (
+                stream
+                and plan.work.runs
+                and plan.work.beam is None
+                and schema is None
+                and self._endpoint.writes_together
+            ):
+                async with engine.opened(calls, **run) as inbox:
+                    await self._stream_together(answer, envelope, inbox)
+            else:
+                updates = engine.run(calls, **run)
+                if schema is not None:
+                    updates = engine.checked(updates, schema)
+                async with aclosing(updates):
+                    if request.stream:
+                        await self._stream(answer, envelope, updates)
+                    else:
+                        await self._respond(answer, envelope, updates)
         finally:
             self._record.usage = answer.usage()
 
@@ -249,12 +266,9 @@ class _Exchange:
         await self._send_whole(200, body)
 
     async def _stream(
-        self,
-        request: CompletionV2Request,
-        answer: Answer,
-        envelope: Envelope,
-        updates: AsyncIterator[Updates],
+        self, answer: Answer, envelope: Envelope, updates: AsyncIterator[Updates]
     ) -> None:
+        """Write the updates' events in this task, with keep-alives where they are set."""
         interval = self._endpoint.keep_alive_seconds
         first = asyncio.ensure_future(anext(updates))
         try:
@@ -262,24 +276,31 @@ class _Exchange:
             # A keep-alive interval bounds that wait, since a proxy would not wait longer.
             await asyncio.wait({first}, timeout=interval or None)
             start = envelope.chunks(answer.deltas(first.result())) if first.done() else b""
-            no_cache = [(b"cache-control", b"no-cache")]
-            await self._start(200, b"text/event-stream; charset=utf-8", no_cache)
-            if start:
-                await self._write(start)
-            if interval > 0:
-                waited = None if first.done() else first
-                events = _events(answer, envelope, updates, waited)
-                await self._write_all(with_sse_keep_alive(events, interval))
-            else:  # one generator less for each token
-                async for batch in updates:
-                    if piece := envelope.chunks(answer.deltas(batch)):
-                        await self._write(piece)
+            await self._start_stream(start)
+            events = _events(answer, envelope, updates, None if first.done() else first)
+            await self._write_all(with_sse_keep_alive(events, interval) if interval else events)
         finally:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
-        options = request.stream_options
-        last = envelope.usage_chunk(answer.usage()) if options and options.include_usage else b""
-        await self._write(last + DONE, last=True)
+        await self._end_stream(answer, envelope)
+
+    async def _stream_together(self, answer: Answer, envelope: Envelope, inbox: Inbox) -> None:
+        """Have the outbox write the updates' events, together with those of other streams."""
+        await self._start_stream(envelope.chunks(answer.deltas(await inbox.news())))
+        await self._endpoint.outbox.write(
+            inbox, lambda: envelope.chunks(answer.deltas(inbox.take())), self._write
+        )
+        await self._end_stream(answer, envelope)
+
+    async def _start_stream(self, events: bytes) -> None:
+        no_cache = [(b"cache-control", b"no-cache")]
+        await self._start(200, b"text/event-stream; charset=utf-8", no_cache)
+        if events:
+            await self._write(events)
+
+    async def _end_stream(self, answer: Answer, envelope: Envelope) -> None:
+        usage = envelope.usage_chunk(answer.usage()) if envelope.include_usage else b""
+        await self._write(usage + DONE, last=True)
 
     async def _write_all(self, events: AsyncGenerator[bytes | str, None]) -> None:
         async with aclosing(events):
@@ -337,6 +358,14 @@ class _Exchange:
         if not self._endpoint.traces or not contains_trace_headers(self._headers):
             return None
         return dict(extract_trace_headers(self._headers))
+
+
+class _Run(TypedDict):
+    """How a request's calls are given to the engine."""
+
+    request_id: str
+    stream: bool
+    options: RunOptions
 
 
 async def _events(

@@ -55,6 +55,7 @@ class Envelope:
         without_nulls: for a reader that cannot take the contract's nulls (LLM Engine's gateway): a
         chunk before the last says "stop", and a token without a log-probability has 0.
         """
+        self.include_usage = include_usage
         self._without_nulls = without_nulls
         self._unfinished = '"stop"' if without_nulls else "null"
         self._fields = {

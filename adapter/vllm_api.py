@@ -5,7 +5,6 @@ test_vllm_api.py says which name.
 """
 
 from vllm import envs
-from vllm.engine.protocol import EngineClient
 from vllm.entrypoints.cli.serve import ServeSubcommand
 from vllm.entrypoints.openai.models.serving import OpenAIServingModels
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
@@ -34,6 +33,7 @@ from vllm.tracing import (
 )
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.utils.torch_utils import PIN_MEMORY
+from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer, IncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.structured_output import StructuredOutputManager
@@ -55,8 +55,8 @@ logger = init_logger("vllm.completion_v2")
 
 __all__ = [
     "PIN_MEMORY",
+    "AsyncLLM",
     "CachedRequestState",
-    "EngineClient",
     "EngineDeadError",
     "ErrorResponse",
     "FastIncrementalDetokenizer",

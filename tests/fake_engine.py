@@ -1,12 +1,12 @@
 """A hand-written engine: it gives the answers that a test queued, and keeps what was asked of it.
 
-It has what adapter/ uses of vLLM's EngineClient, of its outputs and of OpenAIServingModels;
+It has what adapter/ uses of vLLM's AsyncLLM, of its outputs and of OpenAIServingModels;
 test_vllm_api.py checks that vLLM's own still have that. Imports no vLLM.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -52,6 +52,8 @@ class Output:
 
     outputs: list[Candidate]
     prompt_logprobs: Table | None = None
+    finished: bool = False
+    """The fake engine sets it in a call's last update."""
 
 
 def said(text: str, *token_ids: int, finish: str | None = None, index: int = 0) -> Output:
@@ -71,12 +73,39 @@ Step = Output | Exception | Held
 
 
 class Call(NamedTuple):
-    """What generate() was called with."""
+    """What add_request() was called with."""
 
     prompt: Mapping[str, Any]
     params: Any
     request_id: str
     options: Mapping[str, Any]
+
+
+class FakeCollector:
+    """vLLM's RequestOutputCollector, but for the joining of outputs that nobody took."""
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+        self.ready = asyncio.Event()
+        self.output: Output | Exception | None = None
+        self.taken = asyncio.Event()
+        self.taken.set()
+
+    def put(self, output: Output | Exception) -> None:
+        self.taken.clear()
+        self.output = output
+        self.ready.set()
+
+    def get_nowait(self) -> Output | None:
+        output, self.output = self.output, None
+        self.ready.clear()
+        self.taken.set()
+        if isinstance(output, Exception):
+            raise output
+        return output
+
+    def close(self) -> None:
+        pass
 
 
 class FakeRenderer:
@@ -140,7 +169,7 @@ class FakeVllmConfig:
 
 
 class FakeEngineClient:
-    """vLLM's EngineClient: each call of generate() plays the next queued answer."""
+    """vLLM's AsyncLLM: each call of add_request() plays the next queued answer."""
 
     def __init__(self, tokenizer: Any, tok_params: Any, *, max_model_len: int = 64) -> None:
         self.renderer = FakeRenderer(tokenizer, tok_params)
@@ -154,6 +183,7 @@ class FakeEngineClient:
         self.aborted: list[str] = []
         """The requests that were given up before they were finished."""
         self.unfinished: set[str] = set()
+        self._playing: dict[str, asyncio.Task[None]] = {}
         self._answers: deque[tuple[Step, ...]] = deque()
 
     def will_answer(self, *steps: Step) -> None:
@@ -165,23 +195,39 @@ class FakeEngineClient:
         if self.refusal is not None:
             raise self.refusal
 
-    async def generate(
-        self, prompt: Mapping[str, Any], sampling_params: Any, request_id: str, **options: Any
-    ) -> AsyncGenerator[Output, None]:
-        """Like vLLM's: nothing happens before the first step; leaving early aborts."""
-        self.calls.append(Call(prompt, sampling_params, request_id, options))
+    async def add_request(
+        self, request_id: str, prompt: Mapping[str, Any], params: Any, **options: Any
+    ) -> FakeCollector:
+        """Play the next answer into a collector, each update once the last one was taken."""
+        self.calls.append(Call(prompt, params, request_id, options))
+        collector = FakeCollector(f"internal-{request_id}")
+        self._playing[collector.request_id] = asyncio.create_task(
+            self._play(request_id, collector, self._answers.popleft())
+        )
         self.unfinished.add(request_id)
+        return collector
+
+    async def abort(self, request_id: Sequence[str], internal: bool = False) -> None:
+        """Give up requests, by the ids of their collectors."""
+        assert internal
+        for one in request_id:
+            self._playing[one].cancel()
+            await asyncio.gather(self._playing[one], return_exceptions=True)
+
+    async def _play(self, request_id: str, collector: FakeCollector, steps: Sequence[Step]) -> None:
+        updates = [step for step in steps if isinstance(step, Output)]
+        if updates and not isinstance(steps[-1], Exception):
+            updates[-1].finished = True
         try:
-            for step in self._answers.popleft():
-                if isinstance(step, Exception):
-                    raise step
+            for step in steps:
                 if isinstance(step, Held):
                     step.reached.set()
                     await step.release.wait()
                     continue
                 await asyncio.sleep(0)
-                yield step
-        except (asyncio.CancelledError, GeneratorExit):
+                await collector.taken.wait()
+                collector.put(step)
+        except asyncio.CancelledError:
             self.aborted.append(request_id)
             raise
         finally:

@@ -1,6 +1,7 @@
 """adapter/engine.py: prompts are tokenised, run together, and given up together."""
 
 import asyncio
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from types import SimpleNamespace
@@ -29,6 +30,15 @@ pytestmark = pytest.mark.needs_vllm
 def engine(client: FakeEngineClient, models: FakeServingModels) -> Any:
     """The engine of a fake client."""
     return make_engine(client, models)
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """An engine that was started leaves vLLM's settings as they are; here they are read again."""
+    from adapter.vllm_api import envs
+
+    yield
+    envs.disable_envs_cache()
 
 
 def make_engine(client: FakeEngineClient, models: FakeServingModels) -> Any:
@@ -317,6 +327,19 @@ def test_text_beyond_the_context_is_refused_unread(engine: Any, client: FakeEngi
         run(engine.tokenize(["hi", "x" * 100_000], True, accept))
     assert (caught.value.param, caught.value.code) == ("prompt[1]", "context_length_exceeded")
     assert client.renderer.asked == []
+
+
+def test_started_engine_reads_no_environment(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the start on vLLM's settings are kept, and not read again for every token."""
+    from adapter.vllm_api import envs
+
+    monkeypatch.setattr(engine, "_admission", None)
+    engine.start()
+    before = envs.VLLM_COMPUTE_NANS_IN_LOGITS
+    monkeypatch.setenv("VLLM_COMPUTE_NANS_IN_LOGITS", str(int(not before)))
+    assert before == envs.VLLM_COMPUTE_NANS_IN_LOGITS
+    envs.disable_envs_cache()
+    assert before != envs.VLLM_COMPUTE_NANS_IN_LOGITS
 
 
 def test_facts(engine: Any) -> None:

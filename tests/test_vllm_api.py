@@ -4,9 +4,11 @@ A failure says what is missing and which file of ours to open. The last test (li
 and the others that need vLLM, with the Python files of vLLM 0.33 as well.
 """
 
+import asyncio
 import dataclasses
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -126,28 +128,66 @@ def test_lowest_temperature_is_vllms(factor: float, kept: float) -> None:
 
 
 @needs_vllm
-def test_generate_takes_what_we_pass() -> None:
-    """EngineClient.generate has the parameters that engine.py passes, in its order."""
+def test_add_request_takes_what_we_pass() -> None:
+    """AsyncLLM.add_request has the parameters that engine.py passes, in its order."""
     from adapter.engine import RunOptions
-    from adapter.vllm_api import EngineClient
+    from adapter.vllm_api import AsyncLLM
 
-    names = list(inspect.signature(EngineClient.generate).parameters)
-    assert names[1:4] == ["prompt", "sampling_params", "request_id"], "open adapter/engine.py"
+    names = list(inspect.signature(AsyncLLM.add_request).parameters)
+    assert names[1:4] == ["request_id", "prompt", "params"], "open adapter/engine.py"
     options = typing.get_type_hints(RunOptions)
-    require(names, options, "EngineClient.generate", "engine.py (RunOptions)")
+    require(names, options, "AsyncLLM.add_request", "engine.py (RunOptions)")
+    inspect.signature(AsyncLLM.abort).bind(None, ["a"], internal=True)
+
+
+@needs_vllm
+def test_collector_tells_an_inbox() -> None:
+    """vLLM's RequestOutputCollector calls set() of whatever is its `ready`, and joins outputs."""
+    from vllm.outputs import CompletionOutput, RequestOutput
+    from vllm.v1.engine.output_processor import RequestOutputCollector
+
+    from adapter.inbox import Collector, Inbox
+    from adapter.vllm_api import RequestOutputKind
+
+    def output(text: str, *, finished: bool = False) -> RequestOutput:
+        made = CompletionOutput(
+            index=0, text=text, token_ids=[1], cumulative_logprob=None, logprobs=None
+        )
+        return RequestOutput("r", None, [2], None, [made], finished=finished)
+
+    async def read() -> None:
+        collector = RequestOutputCollector(RequestOutputKind.DELTA, "r")
+        require(dir(collector), protocol_fields(Collector), "RequestOutputCollector", "inbox.py")
+        collector.put(output("a"))
+        inbox, news = Inbox(lambda error: error), []
+        inbox.on_news = lambda: news.append("news")
+        inbox.add(0, collector)
+        collector.put(output("b"))
+        assert news == ["news"]
+        ((index, update),) = inbox.take()
+        assert (index, update.outputs[0].text, inbox.finished) == (0, "ab", False)
+        collector.put(output("c", finished=True))
+        assert news == ["news"] * 2
+        assert [update.outputs[0].text for _, update in inbox.take()] == ["c"]
+        assert inbox.finished
+        collector.put(ValueError("gone"))
+        with pytest.raises(ValueError, match="gone"):
+            inbox.take()
+
+    asyncio.run(read())
 
 
 @needs_vllm
 def test_engine_client_has_what_we_read() -> None:
-    """EngineClient has the attributes that engine.py reads, and the fake one the same."""
-    from adapter.vllm_api import EngineClient
+    """AsyncLLM has the attributes that engine.py reads, and the fake one the same."""
+    from adapter.vllm_api import AsyncLLM
 
-    read = {"errored", "check_admission", "model_config", "renderer", "vllm_config", "generate"}
-    present = {*dir(EngineClient), *EngineClient.__annotations__}
-    require(present, read, "EngineClient", "engine.py")
-    fake = {*dir(fake_engine.FakeEngineClient), "model_config", "renderer", "vllm_config"}
-    assert read <= fake | {"errored"}
-    signature = inspect.signature(EngineClient.check_admission)
+    own = {"model_config", "renderer", "vllm_config"}
+    read = {"abort", "add_request", "check_admission", "errored", *own}
+    set_at_start = set(re.findall(r"self\.(\w+)\b.*=", inspect.getsource(AsyncLLM.__init__)))
+    require({*dir(AsyncLLM), *set_at_start}, read, "AsyncLLM", "engine.py")
+    assert read <= {*dir(fake_engine.FakeEngineClient), *own, "errored"}
+    signature = inspect.signature(AsyncLLM.check_admission)
     signature.bind(None, 3)
 
 

@@ -5,43 +5,42 @@ from argparse import ArgumentTypeError
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from adapter.guided.matcher import Mask
-from benchmarks import guided_conformance
-from benchmarks.guided_conformance import (
-    LONGEST_DRAW,
-    Case,
-    Drawer,
-    Outcome,
-    Place,
+from benchmarks.guided_conformance import outcomes as outcomes_module
+from benchmarks.guided_conformance.__main__ import listed
+from benchmarks.guided_conformance.cases import Case, Task, read_cases, sample
+from benchmarks.guided_conformance.draws import LONGEST_DRAW, Drawer, Place
+from benchmarks.guided_conformance.figures import (
+    Fills,
     Tally,
-    Task,
-    Unjudged,
-    Walker,
-    Words,
-    as_text,
-    failed,
-    fault_lines,
-    fault_of,
     figures,
-    has_bit,
-    in_schema_order,
     is_bad,
-    is_json,
-    keyword_table,
-    listed,
-    orders,
     percentile,
-    read_cases,
-    refusal_lines,
-    report,
-    sample,
+    recorded_fills,
     tallies,
+)
+from benchmarks.guided_conformance.instances import as_text, in_schema_order, orders
+from benchmarks.guided_conformance.outcomes import (
+    Outcome,
+    Unjudged,
+    failed,
+    fault_of,
+    is_json,
     verdict,
 )
+from benchmarks.guided_conformance.results import (
+    fault_lines,
+    keyword_grid,
+    refusal_lines,
+    sections,
+)
+from benchmarks.guided_conformance.walks import Walker, Words, has_bit
+from benchmarks.report import as_text as report_text
 
 # The tokens of the tests: id 0 is the end of the text.
 TEXTS = (b"", b'"', b"a", b"ab", b"b", b"{", b"}", b"1", b"12", b"2", b":", b",", b"[", b"]")
@@ -291,7 +290,7 @@ def test_a_validator_that_fails_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -
     def fail(schema: object, text: str) -> str:
         raise LookupError(text)
 
-    monkeypatch.setattr(guided_conformance, "text_fault", fail)
+    monkeypatch.setattr(outcomes_module, "text_fault", fail)
     with pytest.raises(Unjudged, match="LookupError: 1"):
         fault_of(True, b"1")
 
@@ -357,8 +356,9 @@ def test_the_last_line_tells_under_and_wrong() -> None:
 
 
 def test_keywords_are_counted_by_verdict() -> None:
-    lines = keyword_table(some_outcomes()[:2], ["auto"]).splitlines()
-    assert lines[-1] == "| not (1)          | 0/0/1/0 |"
+    grid = keyword_grid(some_outcomes()[:2], ["auto"])
+    assert grid.rows[-1] == ["not (1)", "0/0/1/0"]
+    assert grid.note == "exact/over/under/refused"
 
 
 def test_faults_are_listed_the_worst_first() -> None:
@@ -373,10 +373,32 @@ def test_refusals_of_the_same_kind_stand_together() -> None:
     assert refusal_lines(some_outcomes()) == ["2: _ is _ too long (c, d)"]
 
 
+def some_record() -> dict[str, Any]:
+    return {
+        "libraries": "xgrammar 1",
+        "backends": ["auto", "outlines"],
+        "broken": {"guidance": "no library"},
+        "fill_us": recorded_fills(tallies(some_outcomes())),
+        "outcomes": [each.record() for each in some_outcomes()],
+    }
+
+
 def test_a_report_has_its_tables() -> None:
-    text = "\n".join(report(some_outcomes(), ["auto", "outlines"]))
-    assert "### bench: 4 schemas with instances of 5" in text
-    assert "Faults: 3" in text
+    text = report_text(sections(some_record()))
+    assert "libraries: xgrammar 1\nguidance left out, it cannot be loaded: no library" in text
+    assert "bench: 4 schemas with instances of 5" in text
+    assert "2: _ is _ too long (c, d)" in text
+    assert "faults: 3" in text
+
+
+def test_a_report_is_the_same_from_a_file() -> None:
+    record = some_record()
+    assert sections(json.loads(json.dumps(record))) == sections(record)
+    assert "2 / 3 / 3" in report_text(sections(record))  # the times of the fills
+
+
+def test_times_from_a_file_take_the_place_of_the_outcomes() -> None:
+    assert Tally([outcome()], Fills(1, 2, 3)).row("x")[-1] == "1 / 2 / 3"
 
 
 def test_an_outcome_can_be_written_as_json() -> None:

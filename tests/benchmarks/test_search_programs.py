@@ -1,0 +1,40 @@
+"""The beam searches that are run, and what is made of their times and texts."""
+
+import pytest
+
+from benchmarks import search, search_agreement
+from benchmarks.report import as_text
+from benchmarks.search_agreement import EARLY, PENALTIES, PROMPTS, QUICK_STEP, WIDTHS, cases
+
+
+def test_every_combination_is_a_case() -> None:
+    assert len(set(cases(PROMPTS))) == 20 * 4 * 4 * 2
+
+
+def test_a_quick_run_meets_every_value_of_every_option() -> None:
+    few = cases(PROMPTS)[::QUICK_STEP]
+    assert len(few) <= 10
+    for values, name in (
+        (WIDTHS, "width"),
+        (PENALTIES, "length_penalty"),
+        (EARLY, "early_stopping"),
+    ):
+        assert {getattr(case, name) for case in few} == set(values)
+
+
+def test_a_search_is_compared_with_its_neighbour() -> None:
+    ours, theirs = search.ROUTES
+    seconds = {"ends_early": {ours: [1.0, 3.0], theirs: [2.0, 4.0]}}
+    assert search.ratios(seconds)["ends_early"] == pytest.approx((0.625, 0.5, 0.75))
+    record = {"questions": 1, "max_tokens": 32, "seconds": seconds}
+    text = as_text(search.sections(record))
+    assert "| ends_early" in text
+    assert "| 2.00 (1.00 to 3.00) | 3.00 (2.00 to 4.00) | 0.62 (0.50 to 0.75) |" in text
+
+
+def test_disagreements_are_shown_with_their_case() -> None:
+    found = [{"case": ["a prompt", 2, 1.0, True], "difference": "ours b, transformers c"}]
+    record = {"cases": 4, "disagreements": found}
+    text = as_text(search_agreement.sections(record))
+    assert "length_penalty=1.0, early_stopping=True): ours b, transformers c" in text
+    assert "| 4     |        3 | 75.00 % |" in text
