@@ -246,22 +246,23 @@ class Engine:
         Raises:
             ApiError: as the engine's own error maps to one.
         """
-        if not calls[0].work.runs:
+        work = calls[0].work
+        if not work.runs:
             yield [(index, _NOTHING) for index in range(len(calls))]
-        elif calls[0].work.beam is not None:
-            async with aclosing(self._search(calls, request_id, options)) as found:
-                async for updates in found:
-                    yield updates
-        else:
+        elif work.direct:
             opened = self.opened(calls, request_id=request_id, stream=stream, options=options)
             async with opened as inbox:
                 while not inbox.finished:
                     yield await inbox.news()
+        else:
+            async with aclosing(self._search(calls, request_id, options)) as found:
+                async for updates in found:
+                    yield updates
 
     def opened(
         self, calls: Sequence[EngineCall], *, request_id: str, stream: bool, options: "RunOptions"
     ) -> AbstractAsyncContextManager[Inbox]:
-        """Give calls that run, and are no beam searches, to the engine; leaving aborts them.
+        """Give calls whose work is direct to the engine; leaving aborts them.
 
         Raises:
             ApiError: as the engine's own error maps to one; so does the inbox.

@@ -84,6 +84,11 @@ class Work:
     program: Program | None = None
     """What the text has to satisfy; None where anything goes."""
 
+    @property
+    def direct(self) -> bool:
+        """True where the engine's own updates make the answer: no beam search is between."""
+        return self.runs and self.beam is None
+
 
 @dataclass(frozen=True, slots=True)
 class EngineCall:

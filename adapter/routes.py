@@ -202,13 +202,7 @@ class _Exchange:
         }
         schema = admitted.schema if admitted is not None else None
         try:
-            if (
-                stream
-                and plan.work.runs
-                and plan.work.beam is None
-                and schema is None
-                and self._endpoint.writes_together
-            ):
+            if stream and plan.work.direct and schema is None and self._endpoint.writes_together:
                 async with engine.opened(calls, **run) as inbox:
                     await self._stream_together(answer, envelope, inbox)
             else:

@@ -1,10 +1,12 @@
 """Every flag in deploy/ is one that vLLM, or the plugin, takes today."""
 
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.endpoint.options import parse
 from tests.deploy.manifests import SERVERS, environment, pods, render
 from tests.deploy.test_vllm_server import COMMAND, translate, vllm_server
 
@@ -54,16 +56,11 @@ def test_server_takes_the_flags(parser: ArgumentParser, overlay: str) -> None:
 
 
 def test_benchmark_takes_the_flags() -> None:
-    """So does the parser of vllm bench serve."""
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    from vllm.benchmarks.serve import add_cli_args
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-    parser = FlexibleArgumentParser()
-    add_cli_args(parser)
+    """So does the parser of the benchmark."""
     [pod] = pods(render("bench-job"))
-    args = parser.parse_args(with_values(pod.containers[0]))
-    assert args.endpoint == "/v2/completions"
+    options = parse(with_values(pod.containers[0]))
+    assert options.concurrency == [1, 16, 64]
+    assert options.out.parent == Path("/results")
 
 
 def test_retired_flags_are_retired(

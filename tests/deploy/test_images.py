@@ -21,7 +21,8 @@ from adapter.serve import PLUGIN
 from tests.deploy.manifests import DEPLOY, SERVERS, pods, render, tool
 
 ROOT = DEPLOY.parent
-TARGETS = ("server", "cpu", "llm-engine")
+TARGETS = ("server", "cpu", "llm-engine", "bench")
+ENTRYPOINTS = {"llm-engine": "vllm_server", "bench": "benchmarks.endpoint"}
 PROGRAMS = ("bash", "cat", "chgrp", "chmod", "ln", "ls", "mkdir", "rm")
 # The wheel it makes holds the list of the files that it was made from.
 PIP = """#!/bin/bash
@@ -135,13 +136,14 @@ def test_image_is_what_the_manifests_take(target: str, image: Callable[[str], Im
     made = image(target)
     assert made.config["User"] == "2000:0"
     assert PLUGIN in made.variables["VLLM_PLUGINS"].split(",")
-    module = "vllm_server" if target == "llm-engine" else "adapter.serve"
+    module = ENTRYPOINTS.get(target, "adapter.serve")
     assert made.config["Entrypoint"] == ["python3", "-m", module]
     port = "5005" if target == "llm-engine" else "8000"
     assert made.config["ExposedPorts"].keys() == {port} or made.config["ExposedPorts"].keys() == {
         f"{port}/tcp"
     }
     assert not (made.files / "tmp" / "wheel").exists()
+    assert (made.files / "home/vllm/benchmarks/endpoint").exists() == (target == "bench")
     if target != "llm-engine":
         for overlay in SERVERS:
             for pod in pods(render(overlay)):

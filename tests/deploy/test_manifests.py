@@ -165,9 +165,8 @@ def test_the_benchmark_asks_the_service() -> None:
     [container] = pod.containers
     address = f"http://{service['metadata']['name']}:{port['port']}"
     assert flag(container, "--base-url") == address
-    assert flag(container, "--endpoint") == "/v2/completions"
     assert pod.labels["completions-client"] == "true"
-    results = str(flag(container, "--result-dir")).removesuffix("/$(POD_NAME)")
+    results = str(flag(container, "--out")).removesuffix("/$(POD_NAME)")
     assert {"name": "results", "mountPath": results} in container["volumeMounts"]
 
 
