@@ -23,7 +23,7 @@ export CURL_EXAMPLE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve test lint types unit live env env-dev clean
+.PHONY: help serve test lint types unit live bench env env-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,9 @@ unit: env-dev ## only the tests that do without vLLM (seconds)
 
 live: env-dev ## only the tests with real weights or a running server (minutes)
 	$(RUN) pytest -m live $(PYTEST_ARGS)
+
+bench: env-dev ## a small version of every benchmark, and a report of it (minutes)
+	$(RUN) benchmarks.everything
 
 env: $(ENV_STAMP) ## the virtual environment to serve from
 

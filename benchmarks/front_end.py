@@ -6,15 +6,14 @@ both routes in turn, and compares. Tables go to stdout, and `name=value` pairs o
 
 import argparse
 import json
-import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from tqdm import tqdm
-
-from adapter.default_model import DefaultModelError, ensure_tiny_model
+from adapter.default_model import ensure_tiny_model
+from benchmarks import program
 from benchmarks.cells import (
     MODEL,
     PATHS,
@@ -28,37 +27,29 @@ from benchmarks.cells import (
     merged,
     quick_cells,
 )
-from benchmarks.environment import Environment, environment
+from benchmarks.environment import Environment
 from benchmarks.limit import ENGINE, LimitRun, engine_flags, measure_limit
 from benchmarks.load import Load, run_load
-from benchmarks.report import name_value_line, significant, spread, table
+from benchmarks.page import Grid, Section
+from benchmarks.report import as_text, name_value_line, significant, spread
 from benchmarks.server import BenchmarkError, Server, running_server
 
 _ROUTES: tuple[Route, Route] = ("v1", "v2")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 where nothing that means anything could be measured."""
+    """Measure and print, or print what was measured before."""
     options = _parse(argv)
-    # An exit, unlike the signal's default, also ends the client, or the run without HTTP.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if options.show is not None:
-        print(shown([file.read_text(encoding="utf-8") for file in options.show]))
+        print(shown([json.loads(file.read_text(encoding="utf-8")) for file in options.show]))
         return 0
-    try:
-        _benchmark(options)
-    except (BenchmarkError, DefaultModelError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return program.run(_benchmark, options)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.front_end",
-        description="API server CPU of /v2/completions over vLLM's own /v1/completions.",
+    parser = program.parser(
+        "front_end", "API server CPU of /v2/completions over vLLM's own /v1/completions."
     )
-    parser.add_argument("--quick", action="store_true", help="two cells of the matrix only")
     parser.add_argument(
         "--streams",
         type=int,
@@ -68,7 +59,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="only the matrix's cells with so many streams",
     )
     parser.add_argument("--runs", type=int, default=5, help="runs of each cell and route (5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to a file")
     parser.add_argument(
         "--show",
         type=Path,
@@ -82,33 +72,29 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _benchmark(options: argparse.Namespace) -> None:
+def _benchmark(options: argparse.Namespace) -> program.Outcome:
     model_folder = ensure_tiny_model()
-    machine = environment()
-    print("\n".join(machine.lines()), flush=True)
     results: list[CellResult] = []
-    limit: list[LimitRun] = []
-
-    def save() -> None:
-        if options.json is not None:
-            options.json.write_text(as_json(machine, results, limit), encoding="utf-8")
-
     cells = quick_cells() if options.quick else all_cells(options.streams)
     flags = ["--api-server-count", "1", *engine_flags(ENGINE)]
     print("Starting the server.", file=sys.stderr, flush=True)
     with (
         running_server(model_folder, MODEL, flags) as server,
-        tqdm(total=len(cells) * (options.runs + 1) * len(_ROUTES), unit=" runs") as bar,
+        program.progress_bar(len(cells) * (options.runs + 1) * len(_ROUTES), "runs") as bar,
     ):
         for cell in cells:
             bar.set_description(cell.label)
             results.append(measure(server, cell, options.runs, bar.update))
-            save()
-    if options.limit:
-        print("Measuring AsyncLLM without HTTP.", file=sys.stderr, flush=True)
-        limit = measure_limit(model_folder, STREAMING_CELL, options.runs)
-        save()
-    print(report(results, limit))
+            program.save(options, _outcome(results, []))
+    if not options.limit:
+        return _outcome(results, [])
+    print("Measuring AsyncLLM without HTTP.", file=sys.stderr, flush=True)
+    return _outcome(results, measure_limit(model_folder, STREAMING_CELL, options.runs))
+
+
+def _outcome(results: Sequence[CellResult], limit: Sequence[LimitRun]) -> program.Outcome:
+    record = as_record(results, limit)
+    return program.Outcome("", named_values(results, limit), record, sections(record))
 
 
 # --- measuring
@@ -158,53 +144,42 @@ def check(cell: Cell, run: Run, other: Run) -> None:
 # --- what is printed and kept
 
 
-def as_json(machine: Environment, results: Sequence[CellResult], limit: Sequence[LimitRun]) -> str:
-    """Everything that was measured."""
-    everything = {
-        "environment": asdict(machine),
+def as_record(results: Sequence[CellResult], limit: Sequence[LimitRun]) -> dict[str, Any]:
+    """Every run, as JSON."""
+    return {
         "cells": [result.as_json() for result in results],
         "limit": [asdict(run) for run in limit],
     }
-    return json.dumps(everything, indent=1) + "\n"
 
 
-def shown(recorded: Sequence[str]) -> str:
-    """What was printed when these JSON texts, as_json's, were measured, as one report.
+def shown(records: Sequence[Mapping[str, Any]]) -> str:
+    """What was printed when these files' contents were measured, as one report.
 
     They should be of one machine: the first one's is shown.
     """
-    parts = [json.loads(text) for text in recorded]
-    results = merged(CellResult.from_json(cell) for part in parts for cell in part["cells"])
-    limit = [LimitRun(**run) for part in parts for run in part["limit"]]
-    machine = Environment(**parts[0]["environment"])
-    return "\n".join([*machine.lines(), report(results, limit)])
+    results = merged(CellResult.from_json(cell) for record in records for cell in record["cells"])
+    limit = [LimitRun(**run) for record in records for run in record["limit"]]
+    machine = Environment(**records[0]["environment"]).lines()
+    text = as_text(sections(as_record(results, limit)))
+    return "\n".join([*machine, "", text, "", name_value_line(named_values(results, limit))])
 
 
-def report(results: Sequence[CellResult], limit: Sequence[LimitRun]) -> str:
-    """Tables for people; on the last line pairs for programs."""
-    parts = [
-        "",
-        "Streamed. CPU of the API server process in microseconds per token. A ratio is /v2 over "
-        "/v1: median (lowest to highest) of neighbouring runs.",
-        "",
-        streamed_table([result for result in results if result.cell.streamed]),
-        "",
-        "In one piece. CPU in microseconds per request.",
-        "",
-        whole_table([result for result in results if not result.cell.streamed]),
-        "",
-    ]
+def sections(record: Mapping[str, Any]) -> list[Section]:
+    """The report of what as_record made."""
+    results = [CellResult.from_json(cell) for cell in record["cells"]]
+    limit = [LimitRun(**run) for run in record["limit"]]
+    text = ["A ratio is /v2 over /v1: median (lowest to highest) of neighbouring runs."]
     if limit:
         floor = spread(run.us_per_token for run in limit)
-        parts += [
-            f"AsyncLLM without HTTP, {STREAMING_CELL.label}: {floor.text(1)} us/token.",
-            "",
-        ]
-    return "\n".join([*parts, name_value_line(named_values(results, limit))])
+        text.append(f"AsyncLLM without HTTP, {STREAMING_CELL.label}: {floor.text(1)} us/token.")
+    streamed = [result for result in results if result.cell.streamed]
+    whole = [result for result in results if not result.cell.streamed]
+    grids = [grid for grid in (_streamed_grid(streamed), _whole_grid(whole)) if grid.rows]
+    return [Section("Front end: what the API server costs", text, grids)]
 
 
-def streamed_table(results: Sequence[CellResult]) -> str:
-    """CPU per token, throughput and time to first token of the streamed cells."""
+def _streamed_grid(results: Sequence[CellResult]) -> Grid:
+    """CPU per token, throughput and time to first token."""
     header = [
         "load",
         "v1 us/token",
@@ -218,23 +193,22 @@ def streamed_table(results: Sequence[CellResult]) -> str:
         "first token ratio",
         "v1, v2 tokens/event",
     ]
-    return table(
-        header,
+    rows = [
         [
-            [
-                result.cell.label,
-                *_compared(result, "us_per_token"),
-                *_compared(result, "tokens_per_second"),
-                *_compared(result, "first_ms"),
-                ", ".join(f"{result.spread(r, 'tokens_per_event').median:.2f}" for r in _ROUTES),
-            ]
-            for result in results
-        ],
-    )
+            result.cell.label,
+            *_compared(result, "us_per_token"),
+            *_compared(result, "tokens_per_second"),
+            *_compared(result, "first_ms"),
+            ", ".join(f"{result.spread(r, 'tokens_per_event').median:.2f}" for r in _ROUTES),
+        ]
+        for result in results
+    ]
+    note = "Streamed. CPU of the API server process in microseconds per token."
+    return Grid(header, rows, note)
 
 
-def whole_table(results: Sequence[CellResult]) -> str:
-    """CPU per request, throughput and latency of the cells that were not streamed."""
+def _whole_grid(results: Sequence[CellResult]) -> Grid:
+    """CPU per request, throughput and latency."""
     header = [
         "load",
         "v1 us/request",
@@ -247,18 +221,16 @@ def whole_table(results: Sequence[CellResult]) -> str:
         "v2 answer ms",
         "answer ratio",
     ]
-    return table(
-        header,
+    rows = [
         [
-            [
-                result.cell.label,
-                *_compared(result, "us_per_request"),
-                *_compared(result, "tokens_per_second"),
-                *_compared(result, "first_ms"),
-            ]
-            for result in results
-        ],
-    )
+            result.cell.label,
+            *_compared(result, "us_per_request"),
+            *_compared(result, "tokens_per_second"),
+            *_compared(result, "first_ms"),
+        ]
+        for result in results
+    ]
+    return Grid(header, rows, "In one piece. CPU in microseconds per request.")
 
 
 def _compared(result: CellResult, figure: str) -> list[str]:

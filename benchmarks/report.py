@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from benchmarks.page import Section
+
 
 class Spread(NamedTuple):
     """Several runs of one thing: their median, and the lowest and highest of them."""
@@ -57,3 +59,17 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "| " + " | ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) + " |"
         for line in [header, ruler, *rows]
     )
+
+
+def as_text(sections: Iterable[Section]) -> str:
+    """Sections for a terminal, their pictures left out."""
+    parts = []
+    for section in sections:
+        parts.append(f"## {section.title}")
+        if section.text:
+            parts.append("\n".join(section.text))
+        for grid in section.grids:
+            if grid.note:
+                parts.append(grid.note)
+            parts.append(table(grid.header, grid.rows))
+    return "\n\n".join(parts)

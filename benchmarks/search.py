@@ -3,97 +3,104 @@
 The same server, model, width and max_tokens, the two routes in turn. Two kinds of prompts: those
 whose answers end early, and the same with the end of text ignored, so that nothing ends early.
 
-Run: python -m benchmarks.search [--runs N] [--json FILE]
+Run: python -m benchmarks.search [--quick] [--runs N] [--json FILE]
 """
 
 import argparse
-import json
 import sys
 import time
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.environment import environment
-from benchmarks.report import Spread, name_value_line, paired_ratio, spread, table
+from adapter.default_model import MODEL_NAME, ensure_default_model
+from benchmarks import program
+from benchmarks.page import Grid, Section
+from benchmarks.report import Spread, paired_ratio, spread
 from benchmarks.search_agreement import PROMPTS
 from benchmarks.server import BenchmarkError, Server, running_server
 
 WIDTH = 4
 MAX_TOKENS = 48
+QUICK_MAX_TOKENS = 32
+QUICK_WARM_UP_TOKENS = 4
 ROUTES = ("/v2/completions", "/v1/completions")
 KINDS = {"ends_early": False, "nothing_ends": True}
 
 # Questions that the built-in model answers in a few words.
 QUESTIONS = [PROMPTS[0], PROMPTS[4], PROMPTS[7]]
 
+Seconds = dict[str, dict[str, list[float]]]
+"""By kind and route, run by run."""
 
-def main() -> None:
+
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure both kinds, and print the ratios."""
-    from tqdm import tqdm
+    parser = program.parser("search", "Seconds of a beam search, over vLLM's own.")
+    parser.add_argument("--runs", type=int, help="runs of each route and kind (3; quick: 1)")
+    return program.run(_benchmark, parser.parse_args(argv))
 
-    from adapter.default_model import MODEL_NAME, ensure_default_model
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, help="runs of each route and kind (3)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to a file")
-    options = parser.parse_args()
-    machine = environment()
-    print("\n".join(machine.lines()), flush=True)
-    seconds: dict[str, dict[str, list[float]]] = {
-        kind: {route: [] for route in ROUTES} for kind in KINDS
-    }
-    total = (options.runs + 1) * len(KINDS) * len(ROUTES)
-    flags = ["--enforce-eager"]
+def _benchmark(options: argparse.Namespace) -> program.Outcome:
+    quick = options.quick
+    questions = QUESTIONS[:1] if quick else QUESTIONS
+    max_tokens = QUICK_MAX_TOKENS if quick else MAX_TOKENS
+    warm_up_tokens = QUICK_WARM_UP_TOKENS if quick else MAX_TOKENS
+    lengths = [warm_up_tokens] + [max_tokens] * (options.runs or (1 if quick else 3))
+    seconds: Seconds = {kind: {route: [] for route in ROUTES} for kind in KINDS}
     with (
-        running_server(ensure_default_model(), MODEL_NAME, flags) as server,
-        tqdm(total=total, unit="run", file=sys.stderr) as bar,
+        running_server(ensure_default_model(), MODEL_NAME, ["--enforce-eager"]) as server,
+        program.progress_bar(len(lengths) * len(KINDS) * len(ROUTES), "runs") as bar,
     ):
-        for run in range(options.runs + 1):
+        for run, length in enumerate(lengths):
             for kind, ignore_eos in KINDS.items():
                 for route in ROUTES:
-                    taken = run_once(server, route, ignore_eos=ignore_eos)
+                    taken = run_once(server, route, questions, length, ignore_eos=ignore_eos)
                     if run:  # the first one warms up
                         seconds[kind][route].append(taken)
                     bar.update()
-    if options.json is not None:
-        options.json.write_text(json.dumps({"machine": asdict(machine), "seconds": seconds}))
-    print(report(seconds))
+    record = {"questions": len(questions), "max_tokens": max_tokens, "seconds": seconds}
+    values = {f"time_ratio_{kind}": ratio.median for kind, ratio in ratios(seconds).items()}
+    return program.Outcome("", values, record, sections(record))
 
 
-def run_once(server: Server, route: str, *, ignore_eos: bool) -> float:
+def run_once(
+    server: Server, route: str, questions: Sequence[str], max_tokens: int, *, ignore_eos: bool
+) -> float:
     """Seconds that one beam search a question takes, one after another.
 
     Raises:
         BenchmarkError: a text is longer or shorter than was asked for.
     """
     started = time.perf_counter()
-    for question in QUESTIONS:
-        fields: dict[str, Any] = {"prompt": question, "n": WIDTH, "max_tokens": MAX_TOKENS}
+    for question in questions:
+        fields: dict[str, Any] = {"prompt": question, "n": WIDTH, "max_tokens": max_tokens}
         answer = server.ask(route, **fields, use_beam_search=True, ignore_eos=ignore_eos)
         if len(answer.choices) != WIDTH:
             raise BenchmarkError(f"{route} gave {len(answer.choices)} texts")
-        if ignore_eos and answer.usage["completion_tokens"] != WIDTH * MAX_TOKENS:
+        if ignore_eos and answer.usage["completion_tokens"] != WIDTH * max_tokens:
             raise BenchmarkError(f"{route} ended early: {answer.usage}")
     return time.perf_counter() - started
 
 
-def report(seconds: dict[str, dict[str, list[float]]]) -> str:
-    """A table for people, and the line of ratios."""
+def ratios(seconds: Seconds) -> dict[str, Spread]:
+    """Our seconds over theirs, by kind."""
     ours, theirs = ROUTES
-    ratios = {kind: paired_ratio(times[ours], times[theirs]) for kind, times in seconds.items()}
+    return {kind: paired_ratio(times[ours], times[theirs]) for kind, times in seconds.items()}
+
+
+def sections(record: Mapping[str, Any]) -> list[Section]:
+    """The report of what the program wrote."""
+    seconds = record["seconds"]
     rows = [
-        [kind, *(_text(spread(times[route])) for route in ROUTES), ratios[kind].text()]
-        for kind, times in seconds.items()
+        [kind, *(spread(seconds[kind][route]).text() for route in ROUTES), ratio.text()]
+        for kind, ratio in ratios(seconds).items()
     ]
-    header = ["seconds, median (range)", *ROUTES, "ratio"]
-    values = {f"time_ratio_{kind}": ratio.median for kind, ratio in ratios.items()}
-    return f"{table(header, rows)}\n\n{name_value_line(values)}"
-
-
-def _text(times: Spread) -> str:
-    return times.text(decimals=2)
+    text = (
+        f"Questions: {record['questions']}; beams: {WIDTH}; at most {record['max_tokens']} tokens."
+    )
+    grid = Grid(["seconds, median (range)", *ROUTES, "ratio"], rows)
+    return [Section("Beam search: how long it takes", [text], [grid])]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

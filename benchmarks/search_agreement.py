@@ -3,23 +3,31 @@
 Both in float32 on the same weights. A case agrees where the texts are the same in the same order,
 or, where beams tie, the scores are the same within 1e-3.
 
-Run: python -m benchmarks.search_agreement [--prompts N] [--json FILE]
+Run: python -m benchmarks.search_agreement [--quick] [--prompts N] [--json FILE]
 """
 
 import argparse
 import itertools
-import json
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from adapter.default_model import MODEL_NAME, ensure_default_model
+from benchmarks import program
+from benchmarks.page import Grid, Section
+from benchmarks.server import running_server
 
 MAX_TOKENS = 8
 TOLERANCE = 1e-3
 WIDTHS = (1, 2, 4, 8)
 PENALTIES = (0.0, 1.0, 2.0, -1.0)
 EARLY = (True, False)
+
+# Every so many cases are a quick run's: all values of every option come up in it.
+QUICK_STEP = 93
 
 
 def _chat(question: str) -> str:
@@ -124,39 +132,53 @@ def disagreement(ask: Callable[..., Any], oracle: Oracle, case: Case) -> str | N
     return f"ours {reply.texts} {ours}, transformers {texts} {scores}"
 
 
-def main() -> None:
+def cases(prompts: Sequence[str]) -> list[Case]:
+    """Every combination."""
+    return [Case(*values) for values in itertools.product(prompts, WIDTHS, PENALTIES, EARLY)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     """Print each disagreement, and how many cases agree."""
-    from tqdm import tqdm
-
-    from adapter.default_model import MODEL_NAME, ensure_default_model
-    from benchmarks.environment import environment
-    from benchmarks.server import running_server
-
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = program.parser("search_agreement", "Beam search here and in transformers, compared.")
     parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many of the 20")
-    parser.add_argument("--json", type=Path, help="write the result to this file")
-    options = parser.parse_args()
-    record = asdict(environment())
-    print(json.dumps(record, indent=1))
+    return program.run(_benchmark, parser.parse_args(argv))
+
+
+def _benchmark(options: argparse.Namespace) -> program.Outcome:
     folder = ensure_default_model()
     oracle = Oracle(folder)
-    cases = [
-        Case(*values)
-        for values in itertools.product(PROMPTS[: options.prompts], WIDTHS, PENALTIES, EARLY)
-    ]
+    chosen = cases(PROMPTS[: options.prompts])[:: QUICK_STEP if options.quick else 1]
     found: list[dict[str, Any]] = []
-    with running_server(folder, MODEL_NAME, ["--dtype", "float32", "--enforce-eager"]) as server:
-        for case in tqdm(cases, unit="case", file=sys.stderr):
+    with (
+        running_server(folder, MODEL_NAME, ["--dtype", "float32", "--enforce-eager"]) as server,
+        program.progress_bar(len(chosen), "cases") as bar,
+    ):
+        for case in chosen:
             difference = disagreement(server.ask, oracle, case)
             if difference is not None:
                 found.append({"case": case, "difference": difference})
                 tqdm.write(f"{case}: {difference}", file=sys.stderr)
-    agreeing = len(cases) - len(found)
-    if options.json:
-        result = {"environment": record, "cases": len(cases), "disagreements": found}
-        options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False))
-    print(f"cases={len(cases)} agreeing={agreeing} agreement={agreeing / len(cases):.4f}")
+            bar.update()
+    agreeing = len(chosen) - len(found)
+    values = {"cases": len(chosen), "agreeing": agreeing, "agreement": agreeing / len(chosen)}
+    record = {"cases": len(chosen), "disagreements": found}
+    return program.Outcome("", values, record, sections(record))
+
+
+def sections(record: Mapping[str, Any]) -> list[Section]:
+    """The report of what the program wrote."""
+    total, found = record["cases"], record["disagreements"]
+    agreeing = total - len(found)
+    grid = Grid(
+        ["cases", "agreeing", "share"], [[str(total), str(agreeing), _share(agreeing, total)]]
+    )
+    text = [f"{Case(*each['case'])}: {each['difference']}" for each in found]
+    return [Section("Beam search: agreement with transformers", text, [grid])]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.2f} %"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

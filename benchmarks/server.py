@@ -118,14 +118,11 @@ def running_server(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        # A benchmark that is told to end takes its server with it.
-        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
             _wait_until_ready(process, port, log)
             yield Server(process.pid, port, model)
         finally:
             stop(process)
-            signal.signal(signal.SIGTERM, before)
 
 
 def free_port() -> int:
@@ -136,11 +133,14 @@ def free_port() -> int:
         return port
 
 
-def stop(process: "subprocess.Popen[bytes]") -> None:
-    """End a process that leads a session, and whatever it left behind."""
+def stop(process: "subprocess.Popen[bytes]", seconds: float = _STOP_SECONDS) -> None:
+    """End a process that leads a session, and whatever it left behind.
+
+    seconds: how long it may take to end by itself.
+    """
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_STOP_SECONDS)
+        process.wait(seconds)
     # Its process group outlives it where an engine process does.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -2,6 +2,10 @@
 
 import argparse
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,7 @@ from benchmarks.guided_conformance.results import sections as conformance_sectio
 from benchmarks.guided_serving.results import sections as serving_sections
 from benchmarks.joint_report import Benchmark
 from benchmarks.page import Section
-from benchmarks.server import BenchmarkError
+from benchmarks.server import REPOSITORY, BenchmarkError
 
 RECORDED = Path(__file__).parents[1] / "data" / "benchmarks"
 
@@ -98,6 +102,42 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert run(tmp_path, stub("one", tmp_path, code, seconds=0.5), stub("two", tmp_path)) == 1
     assert states(tmp_path) == {"one": "failed", "two": "done"}
     assert "not done after 0.5 s" in report(tmp_path)
+
+
+_ENDS = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+try:
+    pathlib.Path("{folder}/started").touch()
+    time.sleep(60)
+finally:
+    pathlib.Path("{folder}/ended").touch()
+"""
+
+_RUNS = """
+import argparse, pathlib
+from benchmarks import everything, joint_report, program
+folder = pathlib.Path("{folder}/out")
+options = argparse.Namespace(out=folder, json=folder / "everything.json")
+one = joint_report.Benchmark("one", ("-c", {code!r}), 60, lambda folder: [])
+program.run(lambda _: everything.run_all(options, [one]), options)
+"""
+
+
+def test_sigterm_lets_the_running_benchmark_end(tmp_path: Path) -> None:
+    code = _RUNS.format(folder=tmp_path, code=_ENDS.format(folder=tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=REPOSITORY, stdout=subprocess.DEVNULL
+    )
+    try:
+        while not (tmp_path / "started").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+    assert (tmp_path / "ended").exists()
 
 
 def test_results_that_cannot_be_read_do_not_hide_the_others(tmp_path: Path) -> None:

@@ -1,0 +1,11 @@
+"""Whether guided decoding keeps its word: JSON schemas with instances, for every backend.
+
+`python -m benchmarks.guided_conformance --data DIR` admits each schema of DIR/bench.jsonl (of the
+real world) and DIR/suite.jsonl (the official test suite) as the server does, walks the tokens of
+its valid and invalid instances under the masks, and draws random texts from them. No model runs:
+the built-in tokenizer is all it needs. Exit status 1 where anything broke its schema unnoticed.
+
+An instance's keys may come in any order, and a library may have one of its own: what is rejected is
+tried again in others. A schema is *under* where an invalid instance got through, or a text might
+have ended early on no valid document; else *over* where a valid one was rejected; else *exact*.
+"""

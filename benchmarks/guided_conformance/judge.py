@@ -1,0 +1,231 @@
+"""Judging a schema with a backend: its instances walked through the masks, and random draws."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from adapter.errors import ApiError
+from adapter.guided.admission import Admitted
+from adapter.guided.blanks import DEFAULT
+from adapter.guided.libraries import LIBRARIES, Libraries, Maker
+from adapter.guided.validation import check_fault
+from adapter.guided.vocabulary import Vocabulary
+from benchmarks.guided_conformance.admission import json_constraint, new_admission, warm
+from benchmarks.guided_conformance.cases import Case, Task
+from benchmarks.guided_conformance.draws import Draw, Drawer
+from benchmarks.guided_conformance.instances import as_text, orders
+from benchmarks.guided_conformance.outcomes import (
+    Outcome,
+    Unjudged,
+    fault_of,
+    is_json,
+    short,
+    verdict,
+)
+from benchmarks.guided_conformance.walks import Walk, Walker
+
+DRAWS = (4, 15, 60, 60)
+"""The random draws of a schema: after so many tokens each is brought to an end where it can be."""
+
+
+class Judge:
+    """Judges schemas in one process."""
+
+    def __init__(self, vocabulary: Vocabulary, seconds: float) -> None:
+        """seconds: what a plan may take."""
+        self._vocabulary = vocabulary
+        self._libraries = Libraries(vocabulary)
+        self._end = vocabulary.ends[0]
+        self._mask: npt.NDArray[np.int32] = np.zeros(vocabulary.words, np.int32)
+        self._walker = Walker(vocabulary.tokens, self._end)
+        self._drawer = Drawer(vocabulary.tokens, self._end)
+        self._runner = asyncio.Runner()
+        self._admission = new_admission(vocabulary, seconds)
+
+    def load(self, backends: Sequence[str]) -> dict[str, str]:
+        """Load all libraries, here and where constraints are compiled; what each failed on."""
+        faults = {}
+        self._admission.start()
+        self._libraries.blank_runs(DEFAULT).warm()
+        for library in LIBRARIES:
+            try:
+                self._libraries.backend(library)
+            except Exception as error:
+                faults[str(library)] = f"{type(error).__name__}: {error}"
+        whole = [name for name in backends if name not in faults]
+        self._runner.run(warm(self._admission, whole))
+        return faults
+
+    def close(self) -> None:
+        """End its processes."""
+        self._admission.close()
+        self._runner.close()
+
+    def judge(self, task: Task) -> Outcome:
+        """What becomes of a schema with a backend."""
+        case = task.case
+        outcome = Outcome(case.set, case.id, case.keyword, case.remote, task.backend)
+        outcome.has_instances = bool(case.tests)
+        started = time.monotonic()
+        admitted = self._admit(case, outcome)
+        if admitted is not None:
+            outcome.checked = admitted.schema is not None
+            makers = [self._libraries.compile(part) for part in admitted.program.parts]
+            text = _Texts(self, admitted, makers, case.schema, outcome)
+            for index, test in enumerate(case.tests):
+                text.instance(test, task.seed + index)
+            text.draws(task)
+            outcome.verdict = verdict(outcome)
+        outcome.seconds = time.monotonic() - started
+        return outcome
+
+    def _admit(self, case: Case, outcome: Outcome) -> Admitted | None:
+        constraint = json_constraint(case.schema, outcome.backend)
+        started = time.perf_counter()
+        try:
+            return self._runner.run(self._admission.admit(constraint))
+        except ApiError as error:
+            outcome.verdict = "refused"
+            outcome.reason = error.message
+            outcome.too_slow = error.code == "constraint_timeout"
+            outcome.crashed = error.code == "invalid_value"
+            return None
+        finally:
+            outcome.admission_ms = (time.perf_counter() - started) * 1000
+
+    def walk(self, admitted: Admitted, makers: list[Maker], text: str, times: list[float]) -> Walk:
+        """Walk a new text."""
+        guide = self._libraries.guide(admitted.program, makers)
+        return self._walker.walk(guide, text.encode(), self._mask, times)
+
+    def draw(
+        self,
+        admitted: Admitted,
+        makers: list[Maker],
+        times: list[float],
+        *,
+        hurry: int,
+        generator: np.random.Generator,
+    ) -> Draw:
+        """Draw a new text."""
+        guide = self._libraries.guide(admitted.program, makers)
+        return self._drawer.draw(guide, self._mask, times, hurry=hurry, generator=generator)
+
+
+class _Texts:
+    """The texts of one schema with one backend, and what is noted of them."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        admitted: Admitted,
+        makers: list[Maker],
+        schema: Any,
+        outcome: Outcome,
+    ) -> None:
+        self._judge = judge
+        self._admitted = admitted
+        self._makers = makers
+        self._schema = schema
+        self._outcome = outcome
+        self._untellable = check_fault(schema)
+        if self._untellable is not None:
+            outcome.unjudged.append(self._untellable)
+
+    def instance(self, test: dict[str, Any], seed: int) -> None:
+        """Judge an instance."""
+        accepted, why = self._accepted(test["data"], seed, compact=test["valid"])
+        shown = short(as_text(test["data"]))
+        if test.get("format"):
+            self._outcome.by_format += 1
+            self._outcome.by_format_accepted += accepted
+        elif test["valid"] and not accepted:
+            self._outcome.rejected.append(f"{shown}: {why}")
+        elif accepted and not test["valid"]:
+            self._outcome.under.append(f"accepted {shown}")
+
+    def _accepted(self, data: Any, seed: int, *, compact: bool) -> tuple[bool, str]:
+        """Whether the data gets through in some order of its keys, and why not."""
+        why = ""
+        for ordered in orders(data, self._schema, seed):
+            accepted, stopped = self._text_accepted(as_text(ordered))
+            if accepted and compact:
+                accepted, stopped = self._text_accepted(as_text(ordered, compact=True))
+            if accepted:
+                return True, ""
+            why = why or stopped
+        return False, why
+
+    def _text_accepted(self, text: str) -> tuple[bool, str]:
+        outcome = self._outcome
+        result = self._judge.walk(self._admitted, self._makers, text, outcome.fill_us)
+        for prefix in result.early:
+            self._early_end(prefix)
+        if result.dead:
+            outcome.dead.append(f"{result.dead}, after {_end_of(text, result.reached)}")
+        if not result.accepted:
+            return False, f"stopped after {_end_of(text, result.reached)}"
+        if outcome.checked and (fault := self._fault(text.encode())):
+            outcome.caught += 1
+            return False, f"caught: {fault}"
+        return True, ""
+
+    def _early_end(self, prefix: bytes) -> None:
+        fault = self._fault(prefix)
+        if fault and self._outcome.checked:
+            self._outcome.caught += 1
+        elif fault:
+            self._outcome.under.append(f"may end after {short(repr(prefix))}: {short(fault)}")
+
+    def _fault(self, text: bytes) -> str | None:
+        if self._untellable is not None:
+            return None if is_json(text) else "not JSON"
+        try:
+            return fault_of(self._schema, text)
+        except Unjudged as error:
+            self._outcome.unjudged.append(str(error))
+            return None
+
+    def draws(self, task: Task) -> None:
+        """Draw random texts and judge them."""
+        key = f"{task.seed} {task.case.set} {task.case.id} {task.backend}"
+        generator = np.random.default_rng(list(key.encode()))
+        for hurry in DRAWS:
+            drawn = self._judge.draw(
+                self._admitted,
+                self._makers,
+                self._outcome.fill_us,
+                hurry=hurry,
+                generator=generator,
+            )
+            self._drawn(drawn)
+
+    def _drawn(self, drawn: Draw) -> None:
+        outcome = self._outcome
+        if drawn.dead is not None:
+            outcome.draws["dead"] += 1
+            outcome.dead.append(f"{short(drawn.dead)}, after {drawn.content[-100:]!r}")
+        elif not drawn.finished:
+            outcome.draws["unfinished"] += 1
+        else:
+            outcome.draws["finished"] += 1
+            if fault := self._fault(drawn.content):
+                self._wrong(drawn.content, fault)
+
+    def _wrong(self, content: bytes, fault: str) -> None:
+        outcome = self._outcome
+        if outcome.checked:
+            outcome.caught += 1
+            outcome.draws["caught"] += 1
+            return
+        outcome.draws["wrong"] += 1
+        outcome.draws["not_json"] += not is_json(content)
+        outcome.wrong.append(f"{short(fault)}, in {short(repr(content), 300)}")
+
+
+def _end_of(text: str, reached: int) -> str:
+    return repr(text.encode()[:reached][-60:])

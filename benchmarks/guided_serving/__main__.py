@@ -1,0 +1,81 @@
+"""The program: `python -m benchmarks.guided_serving`."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from adapter.default_model import MODEL_NAME, ensure_default_model
+from benchmarks import program
+from benchmarks.guided_serving.requests import BACKENDS, RIVAL, WORKLOADS, base_schemas
+from benchmarks.guided_serving.results import as_record, named_values, sections
+from benchmarks.guided_serving.stalls import (
+    ALONE,
+    COLD,
+    SCENARIOS,
+    Stalls,
+    measure_rival_stalls,
+    measure_stalls,
+)
+from benchmarks.guided_serving.throughput import Throughput, measure_throughput
+from benchmarks.server import Server, running_server
+
+FLAGS = ["--enforce-eager"]
+RIVAL_FLAGS = [*FLAGS, "--structured-outputs-config", '{"backend": "outlines"}']
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure us, then the rival, and print what came out. A missed target is no error."""
+    return program.run(_benchmark, _parse(argv))
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = program.parser("guided_serving", "What guided decoding costs a running server.")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="the folder of bench.jsonl")
+    parser.add_argument("--runs", type=int, help="runs of everything (3; quick: 1)")
+    parser.add_argument("--only", choices=("throughput", "stalls"), help="one half alone")
+    parser.add_argument("--skip-rival", action="store_true", help="not vLLM's own; quick: never")
+    return parser.parse_args(argv)
+
+
+def _benchmark(options: argparse.Namespace) -> program.Outcome:
+    schemas = base_schemas(options.data)
+    quick = options.quick
+    runs = options.runs or (1 if quick else 3)
+    backends = ("auto",) if quick else BACKENDS
+    workloads = {"json": WORKLOADS["json"]} if quick else WORKLOADS
+    scenarios = (ALONE, COLD) if quick else SCENARIOS
+    throughput: Throughput = {}
+    stalls: Stalls = {}
+    with _ours() as server:
+        if options.only != "stalls":
+            throughput = measure_throughput(server, backends, workloads, runs)
+        if options.only != "throughput":
+            stalls = measure_stalls(server, schemas, runs, scenarios)
+    if not options.skip_rival and not quick:
+        with _rival() as server:
+            if options.only != "stalls":
+                for kind, found in measure_throughput(server, [RIVAL], workloads, runs).items():
+                    throughput[kind] |= found
+            if options.only != "throughput":
+                stalls |= measure_rival_stalls(server, schemas)
+    record = as_record(throughput, stalls, made_up=options.data is None)
+    return program.Outcome("", named_values(throughput, stalls), record, sections(record))
+
+
+@contextmanager
+def _rival() -> Iterator[Server]:
+    module = "benchmarks.plain_vllm"
+    with running_server(ensure_default_model(), MODEL_NAME, RIVAL_FLAGS, module=module) as server:
+        yield server
+
+
+@contextmanager
+def _ours() -> Iterator[Server]:
+    with running_server(ensure_default_model(), MODEL_NAME, FLAGS) as server:
+        yield server
+
+
+if __name__ == "__main__":
+    sys.exit(main())
