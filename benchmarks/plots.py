@@ -142,6 +142,8 @@ def _draw(axes: Any, panel: Panel) -> None:
         low, high = axes.get_ylim()
         least = _LEAST_RATIO_RANGE * panel.reference
         axes.set_ylim(min(low, panel.reference - least), max(high, panel.reference + least))
+        # Steps that two decimals tell exactly.
+        axes.locator_params(axis="y", steps=[1, 2, 5, 10])
         axes.yaxis.set_major_formatter("{x:.2f}")
 
 
