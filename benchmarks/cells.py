@@ -89,7 +89,7 @@ def sized_cell(streams: int, n: int, *, logprobs: bool, streamed: bool) -> Cell:
 
 STREAMING_CELL = sized_cell(64, 1, logprobs=False, streamed=True)
 REQUEST_CELL = Cell(
-    streams=16, n=1, logprobs=False, streamed=False, max_tokens=1, requests_per_stream=100
+    streams=16, n=1, logprobs=False, streamed=False, max_tokens=1, requests_per_stream=300
 )
 
 

@@ -63,10 +63,8 @@ def measure(options: argparse.Namespace) -> tuple[Path, int]:
         raise BenchmarkError("Nothing to measure: name --concurrency or --rates.")
     if options.out is not None:  # known before the server is started
         check_unused(options.out, resume=options.resume)
-    with site(options.base_url, options.model_folder, options.server_args) as (
-        server,
-        model_folder,
-    ):
+    asked = (options.base_url, options.model_folder, options.server_args, options.ready_seconds)
+    with site(*asked) as (server, model_folder):
         target = served(server, model_folder, options.model, options.tokenizer)
         facts = server_facts(server, target)
         check_lengths([run.workload for run in runs], facts["max_model_len"])

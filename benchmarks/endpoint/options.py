@@ -62,6 +62,13 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
         help="a server that runs, such as http://127.0.0.1:8000; its key in OPENAI_API_KEY. "
         "Without it, a server is started on the loopback.",
     )
+    target.add_argument(
+        "--ready-seconds",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="how long to wait for the server at --base-url to be ready (0)",
+    )
     target.add_argument("--model", help="the name it is served under (the server's first)")
     target.add_argument(
         "--tokenizer", help="a folder or a name on the hub (what the server says of its model)"

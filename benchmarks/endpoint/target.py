@@ -19,6 +19,8 @@ from benchmarks.server import HOST, BenchmarkError, running_server
 _ANSWER_SECONDS = 600.0
 _RESET_SECONDS = 10.0
 _RESET_PATH = "/reset_prefix_cache"
+_HEALTH_PATH = "/health"
+_POLL_SECONDS = 2.0
 
 # Makes vLLM serve _RESET_PATH.
 _DEVELOPER_ROUTES = {"VLLM_SERVER_DEV_MODE": "1"}
@@ -91,20 +93,43 @@ class Site:
                 raise BenchmarkError(f"{_RESET_PATH}: {answer.status} {answer.text}")
             time.sleep(0.1)
 
+    def wait(self, seconds: float) -> None:
+        """Wait until the server is ready, at most so long: it may be loading its model yet.
+
+        Raises:
+            BenchmarkError: it is not, with the reason of the last try.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                answer = self._ask(urllib.request.Request(self.base_url + _HEALTH_PATH))
+                if answer.status == 200:
+                    return
+                reason = f"GET {_HEALTH_PATH} was answered {answer.status}"
+            except BenchmarkError as error:
+                reason = str(error)
+            if time.monotonic() >= deadline:
+                raise BenchmarkError(reason)
+            time.sleep(min(_POLL_SECONDS, max(deadline - time.monotonic(), 0)))
+
 
 @contextmanager
 def site(
-    base_url: str | None, model_folder: Path | None, server_args: str
+    base_url: str | None, model_folder: Path | None, server_args: str, ready_seconds: float = 0
 ) -> Iterator[tuple[Site, Path | None]]:
     """The server of a URL, or one started for the model of a folder (the built-in one where None).
 
     Gives the server, and the folder of the model where this program started it.
 
+    ready_seconds: how long the server of a URL may take to be ready.
+
     Raises:
-        BenchmarkError: it did not start.
+        BenchmarkError: it did not start, or is not ready.
     """
     if base_url is not None:
-        yield Site(base_url.rstrip("/"), headers=_authorization()), None
+        known = Site(base_url.rstrip("/"), headers=_authorization())
+        known.wait(ready_seconds)
+        yield known, None
         return
     from adapter.default_model import MODEL_NAME, ensure_default_model
 

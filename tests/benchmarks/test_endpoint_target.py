@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from benchmarks.endpoint import measure, target
 from benchmarks.endpoint.plan import Settings, Target
-from benchmarks.endpoint.target import Site, lack, model_entry, served
+from benchmarks.endpoint.target import Site, lack, model_entry, served, site
 from benchmarks.endpoint.variants import VARIANTS
 from benchmarks.environment import Environment
 from benchmarks.server import BenchmarkError
@@ -60,6 +61,21 @@ def server() -> Iterator[Site]:
 def test_a_server_that_cannot_be_reached_is_told() -> None:
     with pytest.raises(BenchmarkError, match="cannot be reached"):
         Site("http://127.0.0.1:9").get("/v1/models")
+
+
+def test_a_server_that_is_not_ready_is_waited_for(server: Site) -> None:
+    """As long as it may take, and no longer; then the reason is told."""
+    with (
+        pytest.raises(BenchmarkError, match="/health was answered 404"),
+        site(server.base_url, None, "", ready_seconds=0),
+    ):
+        pass
+    ready = threading.Timer(0.2, lambda: Handler.answers.update({"/health": (200, {}, "")}))
+    ready.start()
+    started = time.monotonic()
+    with site(server.base_url + "/", None, "", ready_seconds=10) as (found, folder):
+        assert (found.base_url, folder) == (server.base_url, None)
+    assert 0.2 <= time.monotonic() - started < 10
 
 
 def test_the_first_model_is_measured_where_none_is_named(server: Site) -> None:
