@@ -113,7 +113,7 @@ class Engine:
         self._max_prompt_chars = config.max_model_len * tokenizer.max_chars_per_token
 
     def start(self) -> None:
-        """Start what works beside the engine, once the server is up."""
+        """Start what works beside the engine, before the server listens."""
         # vLLM reads one of its settings from the environment for every token. It keeps them all in
         # its engine's processes, but not in this one (vllm/v1/engine/core.py).
         envs.enable_envs_cache()
@@ -314,18 +314,19 @@ class Engine:
         self, questions: Sequence[Question], options: "RunOptions"
     ) -> AsyncIterator[Inbox]:
         """What vLLM's generate() does, for several prompts and without a task for each token."""
-        inbox = Inbox(as_api_error)
+        inbox = Inbox(_as_engine_error)
         try:
             for index, (request_id, token_ids, params) in enumerate(questions):
-                with _api_errors():
+                try:
                     collector = await self._client.add_request(
                         request_id, tokens_input(token_ids), params, **options
                     )
+                except Exception as error:
+                    raise _as_engine_error(error) from error
                 inbox.add(index, collector)
             yield inbox
         finally:
-            unfinished = inbox.close()
-            if unfinished and not self._client.errored:
+            if unfinished := inbox.close():
                 await self._client.abort(unfinished, internal=True)
 
 
@@ -361,9 +362,17 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, GenerationError) and getattr(error, "status_code", 500) == 503:
         return Unavailable(str(error))
     logger.error("A request failed in the engine", exc_info=error)
-    if isinstance(error, VLLMServerError):
-        return GenerationFailed("The engine failed on this request; the server's log says why.")
-    return InternalError()
+    return _failed() if isinstance(error, VLLMServerError) else InternalError()
+
+
+def _as_engine_error(error: Exception) -> ApiError:
+    """The same of an error that came in an answer's place: whatever it is, it is the engine's."""
+    mapped = as_api_error(error)
+    return _failed() if isinstance(mapped, InternalError) else mapped
+
+
+def _failed() -> GenerationFailed:
+    return GenerationFailed("The engine failed on this request; the server's log says why.")
 
 
 def _gone(error: Exception) -> str | None:

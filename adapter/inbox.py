@@ -81,7 +81,7 @@ class Inbox:
                 update = self._collectors[index].get_nowait()
             except Exception as error:
                 raise self._as_error(error) from error
-            if update is None:  # an error that followed an update was raised in its place
+            if update is None:  # it was set, and holds nothing
                 continue
             if update.finished:
                 self._unfinished.discard(index)
@@ -95,8 +95,6 @@ class Inbox:
             Exception: as take().
         """
         while not (updates := self.take()):
-            if self._rung:
-                continue
             wake = asyncio.get_running_loop().create_future()
             self.on_news = partial(_wake, wake)
             try:

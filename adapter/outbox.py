@@ -7,6 +7,8 @@ the same machine that the first write wakes is still awake for the others.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
+from functools import partial
 from types import coroutine
 from typing import Any
 
@@ -62,6 +64,8 @@ class _Stream:
         self._inbox = inbox
         self._events = events
         self._write = write
+        # The callback that writes is of all streams; what is written for this one sees its context.
+        self._context = copy_context()
         self._waiting: asyncio.Task[None] | None = None
         """A write that waits for its reader."""
 
@@ -77,7 +81,7 @@ class _Stream:
         try:
             return self._events()
         except Exception as error:
-            self.done.set_exception(error)
+            self._fail(error)
             return b""
 
     def write(self, events: bytes) -> None:
@@ -88,15 +92,16 @@ class _Stream:
             writing = self._write(events)
             try:
                 # As a task's first step, but now: nearly every write ends in it.
-                awaited = writing.send(None)
+                awaited = self._context.run(writing.send, None)
             except StopIteration:
                 pass
             except asyncio.CancelledError:
                 self.done.cancel()
             except Exception as error:
-                self.done.set_exception(error)
+                self._fail(error)
             else:
-                self._waiting = asyncio.create_task(_finish(writing, awaited))
+                rest = _finish(writing, awaited)
+                self._waiting = asyncio.create_task(rest, context=self._context)
                 self._waiting.add_done_callback(self._written)
                 return
         if self._inbox.finished and not self.done.done():
@@ -117,23 +122,33 @@ class _Stream:
     def _written(self, task: "asyncio.Task[None]") -> None:
         """A write that had to wait is over: go on with what came meanwhile."""
         self._waiting = None
-        if self.done.done() or task.cancelled():
-            return
-        if (error := task.exception()) is not None:
-            self.done.set_exception(error)
-        else:
+        if task.cancelled():
+            self.done.cancel()
+        elif (error := task.exception()) is not None:
+            self._fail(error)
+        elif not self.done.done():
             self._outbox.add(self)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
 
 
 async def _finish(started: Coroutine[Any, Any, None], awaited: Any) -> None:
     """Go on, in a task, with a coroutine that has begun and waits for `awaited`."""
-    try:
-        await _resumed(started, awaited)
-    finally:
-        started.close()
+    await _resumed(started, awaited)
 
 
 @coroutine
 def _resumed(started: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
-    yield awaited
-    yield from started.__await__()
+    while True:
+        try:
+            yield awaited
+        except BaseException as error:
+            step = partial(started.throw, error)
+        else:
+            step = partial(started.send, None)
+        try:
+            awaited = step()
+        except StopIteration:
+            return

@@ -69,10 +69,6 @@ class CompletionV2Plugin:
             endpoint.keep_alive_seconds = float(getattr(args, "sse_keep_alive_interval", 0) or 0)
             endpoint.adds_request_id = not getattr(args, "enable_request_id_headers", False)
             endpoint.state = state
-            # What others put around the application may want each write in the request's own task.
-            endpoint.writes_together = not (
-                getattr(args, "middleware", None) or endpoint.keep_alive_seconds > 0
-            )
         for name in _WITHOUT_EFFECT:
             if getattr(args, name, False):
                 flag = "--" + name.replace("_", "-")

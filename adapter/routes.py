@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, State
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapter import translate
@@ -42,6 +43,9 @@ MAX_BODY_BYTES = 16 * 2**20
 _MAX_HEADER = 4000
 _CLIENT_GONE = 499  # as nginx logs it
 
+# Packages whose middleware, what vLLM puts around every route, passes messages on as they come.
+_KNOWN_MIDDLEWARE = {"prometheus_fastapi_instrumentator", "starlette", "vllm"}
+
 _Headers = list[tuple[bytes, bytes]]
 
 
@@ -56,14 +60,12 @@ class CompletionsEndpoint:
         self.keep_alive_seconds = 0.0
         self.traces = False
         self.adds_request_id = True
-        self.writes_together = True
-        """Streams are written by one callback, as long as nobody else's code is in the way."""
         self.outbox = Outbox()
         self.state: State | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        exchange = _Exchange(self, Headers(scope=scope), receive, send)
+        exchange = _Exchange(self, scope, receive, send)
         state = self.state
         tracks_load = state is not None and getattr(state, "enable_server_load_tracking", False)
         if not tracks_load:
@@ -84,10 +86,11 @@ class _Exchange:
     """One request and its answer."""
 
     def __init__(
-        self, endpoint: CompletionsEndpoint, headers: Headers, receive: Receive, send: Send
+        self, endpoint: CompletionsEndpoint, scope: Scope, receive: Receive, send: Send
     ) -> None:
         self._endpoint = endpoint
-        self._headers = headers
+        self._scope = scope
+        self._headers = headers = Headers(scope=scope)
         self._receive = receive
         self._send = send
         self._started = False
@@ -202,7 +205,7 @@ class _Exchange:
         }
         schema = admitted.schema if admitted is not None else None
         try:
-            if stream and plan.work.direct and schema is None and self._endpoint.writes_together:
+            if stream and plan.work.direct and schema is None and self._can_write_together():
                 async with engine.opened(calls, **run) as inbox:
                     await self._stream_together(answer, envelope, inbox)
             else:
@@ -277,6 +280,21 @@ class _Exchange:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
         await self._end_stream(answer, envelope)
+
+    def _can_write_together(self) -> bool:
+        """Whether a stream of this exchange may be written by the outbox.
+
+        Not with keep-alives, which need a clock, nor through middleware that may need the request's
+        own task: whatever is not known to do without (Starlette's BaseHTTPMiddleware does not).
+        """
+        if self._endpoint.keep_alive_seconds > 0:
+            return False
+        around = [entry.cls for entry in self._scope["app"].user_middleware]
+        return all(
+            kind.__module__.partition(".")[0] in _KNOWN_MIDDLEWARE
+            and not (isinstance(kind, type) and issubclass(kind, BaseHTTPMiddleware))
+            for kind in around
+        )
 
     async def _stream_together(self, answer: Answer, envelope: Envelope, inbox: Inbox) -> None:
         """Have the outbox write the updates' events, together with those of other streams."""

@@ -23,6 +23,8 @@ ENGINE_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
+    # A machine that stands still for seconds (virtual ones do) ends no connection between requests.
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600",  # seconds
 }
 
 _START_SECONDS = 400.0

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -150,6 +152,58 @@ def test_a_write_that_takes_a_turn_is_finished_in_a_task() -> None:
             assert wrote == ["wrote a:1", "wrote a:2", "wrote a:3"]
 
     run(turns())
+
+
+def test_a_write_that_waits_gets_the_errors_of_what_it_waits_for() -> None:
+    """It may handle them, and wait again, as in a task of its own from the start."""
+
+    async def handles() -> None:
+        stream = Stream("a", [])
+        wrote = asyncio.Event()
+
+        async def write(body: bytes) -> None:
+            broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(broken.set_exception, OSError("broken"))
+            with pytest.raises(OSError, match="broken"):
+                await broken
+            await asyncio.sleep(0)
+            stream.log.append(body.decode())
+            wrote.set()
+
+        stream.say("1", finished=True)
+        await Outbox().write(stream.inbox, stream.events, write)
+        assert wrote.is_set()
+        assert stream.log == ["made a:1", "1"]
+
+    run(handles())
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_write_sees_the_context_of_its_stream(slow: bool) -> None:
+    """Not that of whoever brought the news, nor another stream's; also where it has to wait."""
+    seen: list[str] = []
+    whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+
+    async def contexts() -> None:
+        outbox = Outbox()
+
+        async def stream_of(name: str) -> None:
+            stream = Stream(name, [], waits_first=slow)
+            whose.set(name)
+
+            async def write(body: bytes) -> None:
+                await stream.write(body)
+                seen.append(whose.get())
+
+            asyncio.get_running_loop().call_later(
+                0.01, partial(stream.say, "1", finished=True), context=Context()
+            )
+            await outbox.write(stream.inbox, stream.events, write)
+
+        await asyncio.gather(stream_of("a"), stream_of("b"))
+
+    run(contexts())
+    assert sorted(seen) == ["a", "b"]
 
 
 @pytest.mark.parametrize("slow", [False, True])

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from starlette.middleware.cors import CORSMiddleware
 
 from adapter.contract_answer import CompletionV2Chunk, CompletionV2Response
 from adapter.errors import ApiError, GenerationFailed, NotSupported, Unavailable
 from adapter.guided.admission import Admitted
 from adapter.guided.constraint import Constraint
 from adapter.guided.program import Part, Program
+from adapter.respond import Answer
 from tests.asgi_client import Exchange, exchange, run
 from tests.conftest import MODEL, Server
 from tests.fake_engine import FakeEngineClient, FakeServingModels, Held, said
@@ -259,6 +261,40 @@ def test_slow_stream_is_kept_alive(serve: Serve, client: FakeEngineClient, strea
     got = run(asked())
     assert (b": keep-alive" in got.body) is stream
     assert b'"text":"b"' in got.body or not stream
+
+
+class PassesOn:
+    """Middleware of a user's: nobody knows what it may need."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+
+@pytest.mark.parametrize(
+    ("around", "together"),
+    [(None, True), ("cors", True), ("theirs", False), ("base", False)],
+)
+def test_streams_are_written_together_where_nobody_needs_a_task(
+    serve: Serve, client: FakeEngineClient, around: str | None, together: bool
+) -> None:
+    """Through middleware that may need the request's own task each event is written in it."""
+    server = serve()
+    if around == "cors":
+        server.app.add_middleware(CORSMiddleware, allow_origins=["*"])
+    elif around == "theirs":
+        server.app.add_middleware(PassesOn)
+    elif around == "base":  # as vLLM adds it to log responses
+        server.app.middleware("http")(lambda request, call_next: call_next(request))
+    client.will_answer(*(said(text, 10) for text in "abc"), said("d", 11, finish="stop"))
+    got = Exchange()
+    tasks: list[Any] = []
+    got.on_piece = lambda _piece: tasks.append(asyncio.current_task())
+    run(exchange(server.app, HI | {"stream": True}, progress=got))
+    assert [event["choices"][0]["text"] for event in got.events()] == list("abcd")
+    assert (None in tasks) is together
 
 
 # --- headers ------------------------------------------------------------------------------------
@@ -514,24 +550,57 @@ def test_abort_in_a_stream(server: Server, client: FakeEngineClient) -> None:
     assert [event["choices"][0]["finish_reason"] for event in events[:-1]] == [None]
 
 
+def break_answers(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """Have the updates after so many raise where they become deltas."""
+    deltas = Answer.deltas
+    seen: list[Any] = []
+
+    def broken(self: Answer, updates: Any) -> Any:
+        seen.extend(updates)
+        if len(seen) > after:
+            raise ValueError("secret path /etc/x")
+        return deltas(self, updates)
+
+    monkeypatch.setattr(Answer, "deltas", broken)
+
+
 @pytest.mark.parametrize("stream", [False, True])
-def test_fault_of_our_own_tells_nothing(
-    server: Server, client: FakeEngineClient, stream: bool
+@pytest.mark.parametrize("whose", ["ours", "the engine's"])
+def test_unexpected_fault_tells_nothing(
+    server: Server,
+    client: FakeEngineClient,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: bool,
+    whose: str,
 ) -> None:
     """An unexpected error is a 500 that shows nothing of the inside."""
-    client.will_answer(ValueError("secret path /etc/x"))
+    if whose == "ours":
+        client.will_answer(said("a", 10, finish="stop"))
+        break_answers(monkeypatch, after=0)
+    else:
+        client.will_answer(ValueError("secret path /etc/x"))
     got = ask(server, stream=stream)
-    assert (got.status, got.error()["code"]) == (500, "internal_error")
+    code = "internal_error" if whose == "ours" else "generation_failed"
+    assert (got.status, got.error()["code"]) == (500, code)
     assert b"secret" not in got.body
     assert b"Traceback" not in got.body
 
 
-def test_fault_of_our_own_within_a_stream(server: Server, client: FakeEngineClient) -> None:
-    """An unexpected error after the first chunk ends the stream properly, and tells nothing."""
-    client.will_answer(said("a", 10), ValueError("secret"))
+@pytest.mark.parametrize("whose", ["ours", "the engine's"])
+def test_unexpected_fault_within_a_stream(
+    server: Server, client: FakeEngineClient, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    """One after the first chunk ends the stream properly, and tells nothing."""
+    if whose == "ours":
+        client.will_answer(said("a", 10), said("b", 11, finish="stop"))
+        break_answers(monkeypatch, after=1)
+    else:
+        client.will_answer(said("a", 10), ValueError("secret"))
     got = ask(server, stream=True)
-    assert got.events()[-1]["error"]["code"] == "internal_error"
+    code = "internal_error" if whose == "ours" else "generation_failed"
+    assert got.events()[-1]["error"]["code"] == code
     assert b"secret" not in got.body
+    assert client.unfinished == set()
 
 
 @pytest.mark.parametrize(
