@@ -31,15 +31,17 @@ class Collector(Protocol):
 
 
 class _Bell(asyncio.Event):
-    """An event that tells one listener when it is set."""
+    """The event of one collector; set, it tells the inbox."""
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, index: int, collector: Collector, inbox: "Inbox") -> None:
         super().__init__()
-        self._ring = ring
+        self.index = index
+        self.collector = collector
+        self._inbox = inbox
 
     def set(self) -> None:
         super().set()
-        self._ring()
+        self._inbox.ring(self)
 
 
 class Inbox:
@@ -51,7 +53,7 @@ class Inbox:
         self.on_news: Callable[[], object] = _nobody
         """Called when there is something to take, once until it was taken."""
         self._collectors: dict[int, Collector] = {}
-        self._rung: list[int] = []
+        self._rung: list[_Bell] = []
         self._unfinished: set[int] = set()
 
     def add(self, index: int, collector: Collector) -> None:
@@ -59,7 +61,7 @@ class Inbox:
         self._collectors[index] = collector
         self._unfinished.add(index)
         has_news = collector.ready.is_set()
-        collector.ready = _Bell(partial(self._ring, index))
+        collector.ready = _Bell(index, collector, self)
         if has_news:
             collector.ready.set()
 
@@ -76,16 +78,16 @@ class Inbox:
         """
         rung, self._rung = self._rung, []
         updates: Updates = []
-        for index in rung:
+        for bell in rung:
             try:
-                update = self._collectors[index].get_nowait()
+                update = bell.collector.get_nowait()
             except Exception as error:
                 raise self._as_error(error) from error
             if update is None:  # it was set, and holds nothing
                 continue
             if update.finished:
-                self._unfinished.discard(index)
-            updates.append((index, update))
+                self._unfinished.discard(bell.index)
+            updates.append((bell.index, update))
         return updates
 
     async def news(self) -> Updates:
@@ -114,8 +116,9 @@ class Inbox:
         self._rung.clear()
         return unfinished
 
-    def _ring(self, index: int) -> None:
-        self._rung.append(index)
+    def ring(self, bell: _Bell) -> None:
+        """A collector has something."""
+        self._rung.append(bell)
         if len(self._rung) == 1:
             self.on_news()
 

@@ -83,9 +83,10 @@ class Envelope:
 
     def chunks(self, deltas: Sequence[Delta]) -> bytes:
         """The events of one batch; a delta without any news makes none."""
-        return "".join(
-            [self.chunk(d) for d in deltas if d.text or d.finish_reason or d.logprobs]
-        ).encode()
+        if len(deltas) == 1:  # each token of a request with one choice
+            delta = deltas[0]
+            return self.chunk(delta).encode() if _says_something(delta) else b""
+        return "".join([self.chunk(delta) for delta in deltas if _says_something(delta)]).encode()
 
     def usage_chunk(self, usage: Usage) -> bytes:
         """The last event before [DONE] where usage was asked for."""
@@ -104,6 +105,10 @@ class Envelope:
             "token_logprobs": [value or 0.0 for value in logprobs["token_logprobs"]],
             "top_logprobs": [entries or {} for entries in logprobs["top_logprobs"]],
         }
+
+
+def _says_something(delta: Delta) -> bool:
+    return bool(delta.text or delta.finish_reason or delta.logprobs)
 
 
 def event(value: Any) -> bytes:
