@@ -1,8 +1,8 @@
 """Writes what all streams of a process have to say, once for each turn of its event loop.
 
-One engine step brings a token for every stream. Their events are made one after another and then
-written one after another, all in one callback: no stream's task is woken for it, and a reader on
-the same machine that the first write wakes is still awake for the others.
+One engine step brings a token for every stream. The events of some are made one after another and
+then written one after another, all in one callback: no stream's task is woken for it, and a reader
+on the same machine that the first write wakes is still awake for the others.
 """
 
 import asyncio
@@ -13,6 +13,9 @@ from types import coroutine
 from typing import Any
 
 from adapter.inbox import Inbox
+
+# So many streams' events are made before they are written: none waits for the making of all.
+_PORTION = 16
 
 Write = Callable[[bytes], Coroutine[Any, Any, None]]
 
@@ -48,9 +51,10 @@ class Outbox:
 
     def _write(self) -> None:
         streams, self._streams = self._streams, []
-        said = [(stream, stream.says()) for stream in streams]
-        for stream, events in said:
-            stream.write(events)
+        for start in range(0, len(streams), _PORTION):
+            said = [(stream, stream.says()) for stream in streams[start : start + _PORTION]]
+            for stream, events in said:
+                stream.write(events)
 
 
 class _Stream:

@@ -101,6 +101,22 @@ def test_all_events_are_made_then_all_are_written() -> None:
     run(batch())
 
 
+def test_nobody_waits_for_the_making_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events are made and written a portion of the streams at a time."""
+    monkeypatch.setattr("adapter.outbox._PORTION", 2)
+
+    async def batch() -> None:
+        log: list[str] = []
+        streams = [Stream(name, log) for name in "abc"]
+        async with writing(Outbox(), *streams):
+            for stream in streams:
+                stream.say("1")
+            await settled()
+        assert log == ["made a:1", "made b:1", "wrote a:1", "wrote b:1", "made c:1", "wrote c:1"]
+
+    run(batch())
+
+
 def test_news_before_the_writing_are_written() -> None:
     """What was there before anybody listened comes first."""
 
