@@ -15,7 +15,7 @@ from typing import Any
 from adapter.inbox import Inbox
 
 # So many streams' events are made before they are written: none waits for the making of all.
-_PORTION = 16
+_PORTION = 64
 
 Write = Callable[[bytes], Coroutine[Any, Any, None]]
 
