@@ -298,7 +298,8 @@ class Engine:
             return self._asked(questions, options)
 
         async def search(index: int, call: EngineCall) -> tuple[int, PromptUpdate]:
-            return index, await run_beam_search(call, f"{request_id}-{index}", ask, self.tokens)
+            with _api_errors():
+                return index, await run_beam_search(call, f"{request_id}-{index}", ask, self.tokens)
 
         tasks = [asyncio.create_task(search(*item)) for item in enumerate(calls)]
         try:
@@ -345,6 +346,8 @@ def _api_errors() -> Iterator[None]:
     """Raise vLLM's errors as what they become."""
     try:
         yield
+    except ApiError:
+        raise
     except Exception as error:
         raise as_api_error(error) from error
 

@@ -29,6 +29,7 @@ from adapter.respond import Answer, Delta, fold
 from adapter.settings import Settings
 from adapter.sse import DONE, Envelope, error_event, json_bytes
 from adapter.vllm_api import (
+    LoRARequest,
     contains_trace_headers,
     extract_trace_headers,
     logger,
@@ -195,13 +196,7 @@ class _Exchange:
         run: _Run = {
             "request_id": f"cmpl-{self._record.request_id}",
             "stream": stream,
-            "options": {
-                "lora_request": adapter,
-                "trace_headers": self._trace_headers(),
-                "priority": _integer(self._headers.get("x-vllm-priority")) or 0,
-                "data_parallel_rank": _integer(self._headers.get("x-data-parallel-rank")),
-                "session_id": self._headers.get("x-session-id"),
-            },
+            "options": self._run_options(adapter),
         }
         schema = admitted.schema if admitted is not None else None
         try:
@@ -219,6 +214,15 @@ class _Exchange:
                         await self._respond(answer, envelope, updates)
         finally:
             self._record.usage = answer.usage()
+
+    def _run_options(self, adapter: LoRARequest | None) -> RunOptions:
+        return {
+            "lora_request": adapter,
+            "trace_headers": self._trace_headers(),
+            "priority": _integer(self._headers.get("x-vllm-priority")) or 0,
+            "data_parallel_rank": _integer(self._headers.get("x-data-parallel-rank")),
+            "session_id": self._headers.get("x-session-id"),
+        }
 
     async def _admit(self, constraint: Constraint, engine: Engine) -> Admitted:
         """Compile the constraint; keep what the log and the headers tell of it."""

@@ -604,7 +604,14 @@ def test_unexpected_fault_within_a_stream(
 
 
 @pytest.mark.parametrize(
-    ("where", "stream"), [("renderer", False), ("renderer", True), ("parameters", False)]
+    ("where", "stream"),
+    [
+        ("renderer", False),
+        ("renderer", True),
+        ("parameters", False),
+        ("parameters", True),
+        ("beam search", False),
+    ],
 )
 def test_vllms_refusals_anywhere_are_400(
     server: Server,
@@ -614,7 +621,7 @@ def test_vllms_refusals_anywhere_are_400(
     stream: bool,
 ) -> None:
     """What vLLM refuses as the caller's fault is a 400, wherever vLLM looks at it."""
-    from adapter import engine
+    from adapter import beam_run, engine
     from adapter.vllm_api import VLLMValidationError
 
     refusal = VLLMValidationError("vLLM does not like it", parameter="prompt")
@@ -625,8 +632,9 @@ def test_vllms_refusals_anywhere_are_400(
         def refuse(**_fields: Any) -> None:
             raise refusal
 
-        monkeypatch.setattr(engine, "SamplingParams", refuse)
-    got = ask(server, stream=stream)
+        module = beam_run if where == "beam search" else engine
+        monkeypatch.setattr(module, "SamplingParams", refuse)
+    got = ask(server, stream=stream, use_beam_search=where == "beam search")
     assert (got.status, got.error()["message"]) == (400, "vLLM does not like it")
 
 
