@@ -14,8 +14,8 @@ def install() -> None:
         UnsupportedVllm: this package was not tested with this vLLM; with the command that mends it.
     """
     vllm_version.check(vllm_version.installed())
-    from adapter.cpu_seeds import repair_generators
-    from adapter.guided import engine_routing
+    from adapter.guided.engine_side import backends
+    from adapter.vllm_patches.cpu_seeds import repair_generators
 
-    engine_routing.install()
+    backends.install()
     repair_generators()

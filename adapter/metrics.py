@@ -5,7 +5,7 @@ Labels are bounded: no name or text of a caller's becomes one.
 
 from prometheus_client import Counter, Histogram
 
-from adapter.contract import CompletionV2Request
+from adapter.contract.request import CompletionV2Request
 
 NONE = "none"
 OTHER = "other"

@@ -37,10 +37,10 @@ class CompletionV2Plugin:
             UnsupportedVllm: vLLM's version is not one that this package was tested with.
         """
         vllm_version.check(vllm_version.installed())
-        from adapter.openapi import completions_route, describe
-        from adapter.routes import LLM_ENGINE_PATH, PATH, CompletionsEndpoint, KeyErrors
+        from adapter.engine.detokenizer import repair_detokenizer
+        from adapter.server.openapi import completions_route, describe
+        from adapter.server.routes import LLM_ENGINE_PATH, PATH, CompletionsEndpoint, KeyErrors
         from adapter.settings import for_llm_engine
-        from adapter.token_text import repair_detokenizer
         from adapter.vllm_api import envs
 
         repair_detokenizer()
@@ -59,7 +59,7 @@ class CompletionV2Plugin:
 
     async def init_state(self, engine_client: Any, state: State, args: Namespace) -> None:
         """Give the route its engine. Without one (vLLM's render server) it answers 503."""
-        from adapter.engine import Engine
+        from adapter.engine.client import Engine
         from adapter.settings import settings_from
         from adapter.vllm_api import logger
 

@@ -99,7 +99,7 @@ def with_built_in_model(arguments: Sequence[str]) -> list[str]:
 
     A flag that the user gave stays the user's.
     """
-    from adapter.default_model import MODEL_NAME, ensure_default_model
+    from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
     from adapter.vllm_api import current_platform
 
     folder = ensure_default_model()

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from adapter.default_model import ensure_tiny_model
+from adapter.builtin_model.model import ensure_tiny_model
 from benchmarks import program
 from benchmarks.cells import (
     MODEL,

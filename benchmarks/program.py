@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from adapter.default_model import DefaultModelError
+from adapter.builtin_model.model import DefaultModelError
 from benchmarks.environment import environment
 from benchmarks.page import Section
 from benchmarks.report import as_text, name_value_line

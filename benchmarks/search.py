@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapter.default_model import MODEL_NAME, ensure_default_model
+from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
 from benchmarks import program
 from benchmarks.page import Grid, Section
 from benchmarks.report import Spread, paired_ratio, spread

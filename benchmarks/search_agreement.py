@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from adapter.default_model import MODEL_NAME, ensure_default_model
+from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
 from benchmarks import program
 from benchmarks.page import Grid, Section
 from benchmarks.server import running_server

@@ -60,7 +60,7 @@ def serve(
     def start(*, engine: Any = client, **values: Any) -> Server:
         from fastapi import FastAPI
 
-        from adapter.engine import Engine
+        from adapter.engine.client import Engine
         from adapter.plugin import CompletionV2Plugin
 
         monkeypatch.setattr(Engine, "start", lambda self: None)

@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
-from adapter.contract import CompletionV2Request
-from adapter.translate import FIELDS
+from adapter.contract.request import CompletionV2Request
+from adapter.planning.translate import FIELDS
 
 README = Path(__file__).parent.parent / "README.md"
-BEGIN = "<!-- fields: written by `python -m tests.test_readme` from adapter/translate.py -->\n"
+BEGIN = (
+    "<!-- fields: written by `python -m tests.test_readme` from adapter/planning/translate.py -->\n"
+)
 END = "<!-- end of fields -->"
 
 

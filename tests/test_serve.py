@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapter import default_model, serve, vllm_version
+from adapter import serve, vllm_version
+from adapter.builtin_model import model as default_model
 from adapter.serve import installed_plugins, plugins_to_load
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from adapter import engine_io
+from adapter.planning import work as engine_io
 from tests import fake_engine
 
 needs_vllm = pytest.mark.needs_vllm
@@ -120,21 +120,21 @@ def test_sampling_params_keep_what_they_are_given() -> None:
 @pytest.mark.parametrize(("factor", "kept"), [(0, 0), (0.1, 1), (0.9, 1), (1, 1), (2, 2)])
 def test_lowest_temperature_is_vllms(factor: float, kept: float) -> None:
     """vLLM raises a temperature above 0 to the bound that translate.py knows, and no other."""
-    from adapter.translate import LOWEST_TEMPERATURE
+    from adapter.planning.translate import LOWEST_TEMPERATURE
     from adapter.vllm_api import SamplingParams
 
     params = SamplingParams(temperature=factor * LOWEST_TEMPERATURE)
-    assert params.temperature == kept * LOWEST_TEMPERATURE, "open adapter/translate.py"
+    assert params.temperature == kept * LOWEST_TEMPERATURE, "open adapter/planning/translate.py"
 
 
 @needs_vllm
 def test_add_request_takes_what_we_pass() -> None:
     """AsyncLLM.add_request has the parameters that engine.py passes, in its order."""
-    from adapter.engine import RunOptions
+    from adapter.engine.client import RunOptions
     from adapter.vllm_api import AsyncLLM
 
     names = list(inspect.signature(AsyncLLM.add_request).parameters)
-    assert names[1:4] == ["request_id", "prompt", "params"], "open adapter/engine.py"
+    assert names[1:4] == ["request_id", "prompt", "params"], "open adapter/engine/client.py"
     options = typing.get_type_hints(RunOptions)
     require(names, options, "AsyncLLM.add_request", "engine.py (RunOptions)")
     inspect.signature(AsyncLLM.abort).bind(None, ["a"], internal=True)
@@ -146,7 +146,7 @@ def test_collector_tells_an_inbox() -> None:
     from vllm.outputs import CompletionOutput, RequestOutput
     from vllm.v1.engine.output_processor import RequestOutputCollector
 
-    from adapter.inbox import Collector, Inbox
+    from adapter.engine.output_reader import Collector, Inbox
     from adapter.vllm_api import RequestOutputKind
 
     def output(text: str, *, finished: bool = False) -> RequestOutput:
@@ -196,7 +196,7 @@ def test_tokens_input_takes_ids() -> None:
     """tokens_input makes of a list of ids what the engine takes as a prompt."""
     from adapter.vllm_api import tokens_input
 
-    assert tokens_input([5, 6])["prompt_token_ids"] == [5, 6], "open adapter/engine.py"
+    assert tokens_input([5, 6])["prompt_token_ids"] == [5, 6], "open adapter/engine/client.py"
 
 
 @needs_vllm
@@ -313,7 +313,7 @@ def test_finish_reasons_are_known() -> None:
     from vllm.v1.engine import FINISH_REASON_STRINGS
 
     known = {"stop", "length", "abort", "error", "repetition"}
-    assert set(FINISH_REASON_STRINGS) <= known, "open adapter/respond.py (finish_reason_of)"
+    assert set(FINISH_REASON_STRINGS) <= known, "open adapter/answer/deltas.py (finish_reason_of)"
 
 
 @needs_vllm
@@ -341,7 +341,7 @@ def test_detokenizer_is_as_we_use_it() -> None:
 def test_detokenizer_needs_the_repair(tokenizer: Any) -> None:
     """vLLM's own detokenizer still repeats a prompt that ends inside a character.
 
-    Where this fails vLLM does without repair_detokenizer: remove it from adapter/token_text.py.
+    Where this fails vLLM does without adapter/vllm_patches/detokenizer.py: remove it.
     """
     from types import SimpleNamespace
 
@@ -383,14 +383,14 @@ def test_errors_are_related_as_we_take_them() -> None:
         VLLMValidationError,
     )
 
-    assert issubclass(VLLMValidationError, VLLMClientError), "open adapter/engine.py"
-    assert issubclass(GenerationError, VLLMServerError), "open adapter/engine.py"
-    assert issubclass(EngineDeadError, VLLMServerError), "open adapter/engine.py"
-    assert issubclass(GracefulHTTPError, VLLMError), "open adapter/engine.py"
+    assert issubclass(VLLMValidationError, VLLMClientError), "open adapter/engine/client.py"
+    assert issubclass(GenerationError, VLLMServerError), "open adapter/engine/client.py"
+    assert issubclass(EngineDeadError, VLLMServerError), "open adapter/engine/client.py"
+    assert issubclass(GracefulHTTPError, VLLMError), "open adapter/engine/client.py"
     assert not issubclass(GracefulHTTPError, VLLMClientError | VLLMServerError)
     error = VLLMValidationError("no", parameter="p", value=1)
-    assert (error.args[0], error.parameter) == ("no", "p"), "open adapter/engine.py"
-    assert GenerationError("x").status_code == 500, "open adapter/engine.py"
+    assert (error.args[0], error.parameter) == ("no", "p"), "open adapter/engine/client.py"
+    assert GenerationError("x").status_code == 500, "open adapter/engine/client.py"
     assert str(EngineDeadError())
 
 
@@ -514,7 +514,7 @@ def test_structured_output_is_as_we_patch_it() -> None:
 def test_structured_output_asks_for_what_we_have() -> None:
     """vLLM's backends and grammars have no method that ours lack."""
     from adapter import vllm_api
-    from adapter.guided.engine_routing import Backends, GuidedGrammar
+    from adapter.guided.engine_side.backends import Backends, GuidedGrammar
 
     for theirs, ours in [
         (vllm_api.StructuredOutputBackend, Backends),

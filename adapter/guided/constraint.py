@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adapter.contract import CompletionV2Request
+from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
 
 MAX_TEXT = 2**20

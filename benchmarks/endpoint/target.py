@@ -131,7 +131,7 @@ def site(
         known.wait(ready_seconds)
         yield known, None
         return
-    from adapter.default_model import MODEL_NAME, ensure_default_model
+    from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
 
     folder = ensure_default_model() if model_folder is None else model_folder
     name = MODEL_NAME if model_folder is None else model_folder.resolve().name

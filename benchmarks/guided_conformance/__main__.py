@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from adapter.default_model import ensure_tiny_model
+from adapter.builtin_model.model import ensure_tiny_model
 from adapter.guided.constraint import BACKENDS
 from adapter.guided.vocabulary import Vocabulary, end_token_ids, read_vocabulary
 from benchmarks import program

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from adapter.errors import ApiError
-from adapter.guided.admission import Admission
+from adapter.guided.compile.service import Admission
 from adapter.guided.constraint import AUTO, Constraint, Kind
 from adapter.guided.vocabulary import Vocabulary
 from benchmarks.guided_conformance.cases import Case

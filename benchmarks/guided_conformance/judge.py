@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from adapter.errors import ApiError
-from adapter.guided.admission import Admitted
-from adapter.guided.blanks import DEFAULT
-from adapter.guided.libraries import LIBRARIES, Libraries, Maker
-from adapter.guided.validation import check_fault
+from adapter.guided.backends.registry import LIBRARIES, Libraries, Maker
+from adapter.guided.compile.service import Admitted
+from adapter.guided.compile.validation import check_fault
 from adapter.guided.vocabulary import Vocabulary
+from adapter.guided.whitespace import DEFAULT
 from benchmarks.guided_conformance.admission import json_constraint, new_admission, warm
 from benchmarks.guided_conformance.cases import Case, Task
 from benchmarks.guided_conformance.draws import Draw, Drawer

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapter.guided.validation import text_fault
+from adapter.guided.compile.validation import text_fault
 from benchmarks.guided_conformance.cases import Task
 
 

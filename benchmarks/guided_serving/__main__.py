@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from adapter.default_model import MODEL_NAME, ensure_default_model
+from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
 from benchmarks import program
 from benchmarks.guided_serving.requests import BACKENDS, RIVAL, WORKLOADS, base_schemas
 from benchmarks.guided_serving.results import as_record, named_values, sections

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapter.contract import parse_request, unknown_fields
+from adapter.contract.request import parse_request, unknown_fields
 from benchmarks.cells import (
     MODEL,
     REQUEST_CELL,

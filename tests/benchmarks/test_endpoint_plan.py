@@ -123,7 +123,7 @@ def test_what_no_route_streams_is_asked_for_in_one_piece() -> None:
 
 
 def test_the_bodies_are_of_the_contract() -> None:
-    from adapter.contract import CompletionV2Request
+    from adapter.contract.request import CompletionV2Request
 
     known = set(CompletionV2Request.model_fields)
     for name in VARIANTS:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from adapter.default_model import DefaultModelError
+from adapter.builtin_model.model import DefaultModelError
 from benchmarks import program
 from benchmarks.page import Grid, Picture, Section
 from benchmarks.server import REPOSITORY, BenchmarkError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from adapter.guided.libraries import Libraries
-from adapter.guided.plan import Planner
+from adapter.guided.backends.registry import Libraries
+from adapter.guided.compile.compiler import Planner
 from tests.guided.texts import VOCABULARY
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapter.contract import CompletionV2Request
+from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
 from adapter.guided.constraint import (
     AUTO,

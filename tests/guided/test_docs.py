@@ -31,8 +31,8 @@ SAMPLES = {
 
 def kinds_table() -> str:
     """Which library holds each kind of constraint, for each backend that may be named."""
-    from adapter.guided.libraries import Libraries
-    from adapter.guided.plan import Planner
+    from adapter.guided.backends.registry import Libraries
+    from adapter.guided.compile.compiler import Planner
     from tests.guided.test_faults import BYTES
 
     with TemporaryDirectory() as folder:

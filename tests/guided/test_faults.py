@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adapter.guided.backends.registry import Libraries
+from adapter.guided.compile.compiler import Planner, Refused
 from adapter.guided.constraint import Constraint, Kind
-from adapter.guided.libraries import Libraries
-from adapter.guided.plan import Planner, Refused
 from adapter.guided.vocabulary import Vocabulary
 from tests.guided.faults import FAULTS, Fault
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.guided import matcher
-from adapter.guided.guidance import GuidanceBackend
-from adapter.guided.libraries import Libraries, Maker
+from adapter.guided.backends.guidance import GuidanceBackend
+from adapter.guided.backends.registry import Libraries, Maker
 from adapter.guided.matcher import Guide, Mask
 from adapter.guided.program import Library, Part
 from tests.guided.texts import ENDS, VOCABULARY, allowed, ids

@@ -5,9 +5,9 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.guided.blanks import DEFAULT
-from adapter.guided.libraries import LIBRARIES
+from adapter.guided.backends.registry import LIBRARIES
 from adapter.guided.program import Blanks, Library, Part, Program
+from adapter.guided.whitespace import DEFAULT
 
 # Python's JSON keeps lone surrogates; no constraint has them, since no request can.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

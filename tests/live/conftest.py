@@ -14,7 +14,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from adapter.default_model import MODEL_NAME, TINY_SHAPE, ensure_default_model, ensure_tiny_model
+from adapter.builtin_model.model import (
+    MODEL_NAME,
+    TINY_SHAPE,
+    ensure_default_model,
+    ensure_tiny_model,
+)
 from tests.live.server import Server, start, stop
 
 KEY = "live-tests-key"

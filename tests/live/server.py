@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import jsonschema
 
-from adapter.contract_answer import CompletionV2Chunk, CompletionV2Error, CompletionV2Response
+from adapter.contract.answer import CompletionV2Chunk, CompletionV2Error, CompletionV2Response
 
 DATA = Path(__file__).parent.parent / "data"
 RESPONSE_SCHEMA = json.loads((DATA / "completion-response.schema.json").read_text())

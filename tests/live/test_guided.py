@@ -515,7 +515,7 @@ def worker_seconds(server: Server) -> dict[int, float]:
             continue
         process = int(stat.parent.name)
         children.setdefault(int(values[1]), []).append(process)
-        if "adapter.guided.workshop" in command:
+        if "adapter.guided.compile.worker" in command:
             seconds[process] = (int(values[11]) + int(values[12])) / 100
     ours: list[int] = []
     waiting = [server.process.pid]

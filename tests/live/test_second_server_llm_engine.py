@@ -11,7 +11,7 @@ import httpx
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from adapter.contract import CompletionV2Request
+from adapter.contract.request import CompletionV2Request
 from tests.live.conftest import LLM_ENGINE_NAME
 from tests.live.server import Server, error_of, sse_events, strict_json
 

@@ -1,0 +1,1 @@
+"""From the engine's updates to the bytes of an answer. Pure."""

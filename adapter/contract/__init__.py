@@ -1,0 +1,1 @@
+"""The contract: its request, its answers, and its refusals in words."""

@@ -1,0 +1,1 @@
+"""What is asked of vLLM's engine, and what comes back."""

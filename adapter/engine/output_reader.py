@@ -1,0 +1,132 @@
+"""What the engine brings for one request, taken without a task that sleeps on every token.
+
+vLLM puts a request's outputs into a RequestOutputCollector, and its generate() has a task sleep on
+the collector's event: each token then costs a future, a turn of that task, and the coroutines
+between. An Inbox gives the collectors an event that tells their reader at once; the reader takes
+what is there when it likes, and what comes meanwhile is joined by the collector, as in generate().
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from adapter.planning.work import PromptUpdate
+
+Updates = list[tuple[int, PromptUpdate]]
+"""What came in one turn of the event loop, each with its prompt's index."""
+
+
+class Collector(Protocol):
+    """vLLM's RequestOutputCollector: it sets `ready` when it holds an output or an error."""
+
+    request_id: str
+    ready: asyncio.Event
+
+    def get_nowait(self) -> PromptUpdate | None:
+        """What it holds, which it then forgets; an error that it holds is raised."""
+
+    def close(self) -> None:
+        """Nothing will be read any more."""
+
+
+class _Bell(asyncio.Event):
+    """The event of one collector; set, it tells the inbox."""
+
+    def __init__(self, index: int, collector: Collector, inbox: "Inbox") -> None:
+        super().__init__()
+        self.index = index
+        self.collector = collector
+        self._inbox = inbox
+
+    def set(self) -> None:
+        super().set()
+        self._inbox.ring(self)
+
+
+class Inbox:
+    """The updates of all prompts of one request."""
+
+    def __init__(self, as_error: Callable[[Exception], Exception]) -> None:
+        """as_error: what is raised for an error that the engine left in a collector."""
+        self._as_error = as_error
+        self.on_news: Callable[[], object] = _nobody
+        """Called when there is something to take, once until it was taken."""
+        self._collectors: dict[int, Collector] = {}
+        self._rung: list[_Bell] = []
+        self._unfinished: set[int] = set()
+
+    def add(self, index: int, collector: Collector) -> None:
+        """Take the updates of a prompt from its collector, which may hold some already."""
+        self._collectors[index] = collector
+        self._unfinished.add(index)
+        has_news = collector.ready.is_set()
+        collector.ready = _Bell(index, collector, self)
+        if has_news:
+            collector.ready.set()
+
+    @property
+    def finished(self) -> bool:
+        """True when the last update of every prompt was taken."""
+        return not self._unfinished
+
+    def take(self) -> Updates:
+        """All that is there; empty where nothing is.
+
+        Raises:
+            Exception: as_error's of the engine's own, which ends the request.
+        """
+        rung, self._rung = self._rung, []
+        updates: Updates = []
+        for bell in rung:
+            try:
+                update = bell.collector.get_nowait()
+            except Exception as error:
+                raise self._as_error(error) from error
+            if update is None:  # it was set, and holds nothing
+                continue
+            if update.finished:
+                self._unfinished.discard(bell.index)
+            updates.append((bell.index, update))
+        return updates
+
+    async def news(self) -> Updates:
+        """Wait until something is there, and take it.
+
+        Raises:
+            Exception: as take().
+        """
+        while not (updates := self.take()):
+            wake = asyncio.get_running_loop().create_future()
+            self.on_news = partial(_wake, wake)
+            try:
+                await wake
+            finally:
+                self.on_news = _nobody
+        return updates
+
+    def close(self) -> list[str]:
+        """Read nothing any more; the engine's ids of the requests that are not finished."""
+        self.on_news = _nobody
+        unfinished = [self._collectors[index].request_id for index in sorted(self._unfinished)]
+        for collector in self._collectors.values():
+            collector.ready = asyncio.Event()  # no circle of references is left behind
+            collector.close()
+        self._collectors.clear()
+        self._rung.clear()
+        return unfinished
+
+    def ring(self, bell: _Bell) -> None:
+        """A collector has something."""
+        self._rung.append(bell)
+        if len(self._rung) == 1:
+            self.on_news()
+
+
+def _wake(sleeper: "asyncio.Future[None]") -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
+
+
+def _nobody() -> None:
+    """Nobody listens."""

@@ -1,0 +1,103 @@
+"""All backends of one vocabulary, each loaded when it is first asked for."""
+
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from adapter.guided.matcher import Guide, Matcher
+from adapter.guided.program import Blanks, Library, Part, Program
+from adapter.guided.token_trie import TokenRuns
+from adapter.guided.vocabulary import Vocabulary
+from adapter.guided.whitespace import DEFAULT, BlankRuns
+
+Maker = Callable[[], Matcher]
+
+
+class Backend(Protocol):
+    """One library over one vocabulary."""
+
+    def compile(self, part: Part) -> Maker:
+        """A maker of matchers, each the state of one text.
+
+        Raises:
+            ValueError: the library cannot do it; the message says why.
+        """
+
+
+@runtime_checkable
+class Preparing(Backend, Protocol):
+    """A library whose compiled form can be handed on to another process."""
+
+    def prepare(self, regex: str, path: Path) -> None:
+        """Compile a regular expression into a file.
+
+        Raises:
+            ValueError: the library cannot do it.
+        """
+
+
+# Loaded by name: xgrammar alone imports torch, and a process may need one of them only.
+_BACKENDS: dict[Library, tuple[str, str]] = {
+    "guidance": ("adapter.guided.backends.guidance", "GuidanceBackend"),
+    "xgrammar": ("adapter.guided.backends.xgrammar", "XgrammarBackend"),
+    "outlines": ("adapter.guided.backends.outlines", "OutlinesBackend"),
+    "lm-format-enforcer": ("adapter.guided.backends.lm_format_enforcer", "LmFormatEnforcerBackend"),
+}
+
+LIBRARIES = tuple(_BACKENDS)
+
+
+class Libraries:
+    """The backends of one vocabulary. Not to be shared between threads while one is loading."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._loaded: dict[Library, Backend] = {}
+        self._blanks: dict[Blanks, BlankRuns] = {}
+        self._lock = threading.Lock()
+
+    def backend(self, library: Library) -> Backend:
+        """A library, loaded with its tables.
+
+        Raises:
+            ImportError: it is not installed.
+        """
+        if library not in self._loaded:
+            module, name = _BACKENDS[library]
+            self._loaded[library] = getattr(import_module(module), name)(self.vocabulary)
+        return self._loaded[library]
+
+    def compile(self, part: Part) -> Maker:
+        """A maker of matchers.
+
+        Raises:
+            ValueError: the library cannot do it.
+        """
+        return self.backend(part.holder).compile(part)
+
+    @cached_property
+    def _token_runs(self) -> TokenRuns:
+        return TokenRuns(self.vocabulary)
+
+    def blank_runs(self, blanks: Blanks) -> BlankRuns:
+        """The masks of a whitespace pattern."""
+        with self._lock:
+            runs = self._blanks.get(blanks)
+            if runs is None:
+                runs = self._blanks[blanks] = BlankRuns(blanks, self._token_runs)
+                if len(self._blanks) > _KEPT_PATTERNS:  # the default one stays
+                    del self._blanks[next(each for each in self._blanks if each != DEFAULT)]
+        return runs
+
+    def guide(self, program: Program, makers: list[Maker]) -> Guide:
+        """The state of a new text; makers: those of the program's parts, in order."""
+        matchers = [maker() for maker in makers]
+        if program.blanks is not None:
+            matchers.append(self.blank_runs(program.blanks).matcher())
+        return Guide(matchers, program.ends or self.vocabulary.ends, end_last=program.end_last)
+
+
+_KEPT_PATTERNS = 64

@@ -1,0 +1,292 @@
+"""From a constraint to what the libraries run, and whether they can.
+
+It runs in a process that can be stopped, since some libraries take seconds, or for ever, over some
+constraints. What comes out was compiled once and is known to work.
+
+JSON schemas rest on one fact: llguidance never lets a text through that the schema forbids, and
+the other libraries do. So llguidance stands guard over each of the others, and both must allow a
+token.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from adapter.guided.backends.outlines import regex_of_schema
+from adapter.guided.backends.registry import Libraries, Maker, Preparing
+from adapter.guided.compile import validation
+from adapter.guided.compile.fit import check_names_are_counted, fit_for
+from adapter.guided.constraint import (
+    AUTO,
+    GUIDANCE,
+    LM_FORMAT_ENFORCER,
+    OUTLINES,
+    XGRAMMAR,
+    Constraint,
+    Kind,
+)
+from adapter.guided.program import Blanks, Part, Program
+from adapter.guided.whitespace import DEFAULT
+from adapter.languages.grammar import as_ebnf, as_lark
+from adapter.languages.json_schema import Schema, SchemaError, read_schema, without_formats
+from adapter.languages.regex import (
+    Node,
+    PatternError,
+    blank_runs,
+    blanks,
+    choices,
+    parse,
+    to_ebnf,
+    to_python,
+    to_rust,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a constraint is served."""
+
+    program: Program
+    backend: str
+    """The backend that does it, for the caller."""
+    checked: bool = False
+    """The libraries hold less than the schema says: the finished text has to be validated."""
+
+
+class Refused(ValueError):
+    """A constraint that cannot be served."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        """field: the request's field at fault where it is not the constraint's own."""
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+
+# States of a whitespace pattern: each costs the engine two masks.
+_MOST_RUNS = 256
+
+
+class Planner:
+    """Plans for one vocabulary."""
+
+    def __init__(self, libraries: Libraries, folder: Path) -> None:
+        """folder: where compiled indexes are left for the engine."""
+        self._libraries = libraries
+        self._folder = folder
+        self._made: dict[Part, Maker] = {}
+        """What was compiled for the constraint at hand."""
+        self._knows_format = cache(self._try_format)
+
+    def plan(self, constraint: Constraint, *, relaxed: bool) -> Plan:
+        """How a constraint is served.
+
+        relaxed: a schema that no library can hold may be served by a check of the finished text.
+
+        Raises:
+            Refused: with a message for the caller.
+        """
+        self._made.clear()
+        try:
+            plan = self._plan(constraint, relaxed)
+        except Refused:
+            raise
+        except ValueError as error:  # of the caller's text, or of a library
+            raise Refused(f"{constraint.field}: {_line(str(error))}.") from None
+        return plan
+
+    def _plan(self, constraint: Constraint, relaxed: bool) -> Plan:
+        if constraint.kind is Kind.JSON:
+            return self._json(constraint, relaxed)
+        if constraint.kind is Kind.JSON_OBJECT:
+            return self._json_object(constraint)
+        if constraint.kind is Kind.GRAMMAR:
+            return self._first(constraint, _grammar_parts(constraint))
+        if constraint.kind is Kind.CHOICE:
+            node = choices(json.loads(constraint.text))
+        else:
+            node = parse(constraint.text)
+        return self._first(constraint, _regex_parts(constraint.backend, node))
+
+    # --- JSON
+
+    def _json_object(self, constraint: Constraint) -> Plan:
+        """Any JSON object. Two libraries read that too narrowly, or wrongly: llguidance does it."""
+        guard = Part("guidance", "json", constraint.text)
+        if constraint.backend != XGRAMMAR:
+            return self._served([guard], GUIDANCE, _blanks(constraint))
+        own = Part("xgrammar", "json", constraint.text)
+        return self._served([guard, own], XGRAMMAR, _blanks(constraint))
+
+    def _json(self, constraint: Constraint, relaxed: bool) -> Plan:
+        try:
+            schema = read_schema(constraint.text)
+        except (TypeError, AttributeError, ArithmeticError, KeyError):
+            fault = validation.schema_fault(json.loads(constraint.text))
+            raise SchemaError(f"it is not a JSON schema: {fault}") from None
+        known = without_formats(schema, self._knows_format)
+        guard = Part("guidance", "json", json.dumps(known))
+        blanks = _blanks(constraint)
+        try:
+            self._compile(guard)
+            check_names_are_counted(schema)
+        except ValueError as error:
+            if fault := validation.schema_fault(schema):
+                raise Refused(f"{constraint.field} is not a JSON schema: {_line(fault)}.") from None
+            if constraint.backend == AUTO and relaxed:
+                return self._relaxed(constraint, known)
+            raise Refused(_cannot(constraint, str(error), relaxed)) from None
+        if constraint.backend in (AUTO, GUIDANCE):
+            return self._served([guard], GUIDANCE, blanks)
+        try:
+            own = self._own_json(constraint, known)
+            return self._served([guard, own], constraint.backend, blanks)
+        except ValueError as error:
+            message = error.message if isinstance(error, Refused) else _line(str(error))
+            raise Refused(
+                f"{constraint.field}: {constraint.backend} cannot hold this schema: {message}. "
+                f"guidance can: name it, or leave out guided_decoding_backend."
+            ) from None
+
+    def _own_json(self, constraint: Constraint, schema: Schema) -> Part:
+        """What the named library makes of the schema."""
+        if constraint.backend == LM_FORMAT_ENFORCER:
+            return Part("lm-format-enforcer", "json", json.dumps(schema))
+        schema = fit_for(constraint.backend, schema)
+        if constraint.backend == OUTLINES:
+            pattern = _whitespace(constraint)
+            whitespace = None if pattern is None else f"(?:{to_rust(pattern)})"
+            regex = regex_of_schema(schema, whitespace)
+            return self._prepared(Part("outlines", "regex", regex))
+        return Part("xgrammar", "json", json.dumps(schema))
+
+    def _relaxed(self, constraint: Constraint, schema: Schema) -> Plan:
+        """What llguidance can hold of a schema, the rest being checked on the finished text."""
+        if fault := validation.check_fault(schema):
+            raise Refused(f"{constraint.field}: {fault}.")
+        part = Part("guidance", "json-lenient", json.dumps(schema))
+        plan = self._served([part], GUIDANCE, _blanks(constraint))
+        return Plan(plan.program, plan.backend, checked=True)
+
+    def _try_format(self, name: str) -> bool:
+        part = Part("guidance", "json", json.dumps({"type": "string", "format": name}))
+        try:
+            self._libraries.compile(part)
+        except ValueError:
+            return False
+        return True
+
+    # --- all kinds
+
+    def _compile(self, part: Part) -> Maker:
+        if part not in self._made:
+            self._made[part] = self._libraries.compile(part)
+        return self._made[part]
+
+    def _first(self, constraint: Constraint, parts: Sequence[Part]) -> Plan:
+        """The first of several ways that a library can go."""
+        faults = []
+        for part in parts:
+            try:
+                return self._served([self._prepared(part)], part.holder, None)
+            except ValueError as error:
+                faults.append(f"{part.holder}: {_line(str(error))}")
+        raise Refused(f"{constraint.field} cannot be held by {'; '.join(faults)}.")
+
+    def _prepared(self, part: Part) -> Part:
+        """The part with what its library compiled, where that can be handed on to the engine."""
+        backend = self._libraries.backend(part.holder)
+        if part.form != "regex" or not isinstance(backend, Preparing):
+            return part
+        name = hashlib.sha256(part.text.encode()).hexdigest()
+        path = self._folder / f"{name}.{part.holder}"
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            new = path.with_suffix(f".{os.getpid()}")
+            backend.prepare(part.text, new)
+            size = new.stat().st_size
+            new.replace(path)
+        return replace(part, artifact=str(path), artifact_bytes=size)
+
+    def _served(self, parts: Sequence[Part], backend: str, blanks: Blanks | None) -> Plan:
+        """The plan of these parts, each compiled, and together able to begin a text.
+
+        Raises:
+            ValueError: a library cannot do its part.
+        """
+        program = Program(tuple(parts), blanks)
+        guide = self._libraries.guide(program, [self._compile(part) for part in parts])
+        guide.fill(np.zeros(self._libraries.vocabulary.words, np.int32))
+        if guide.failure is not None:
+            raise ValueError("no text satisfies it")
+        return Plan(program, backend)
+
+
+def _regex_parts(backend: str, node: Node) -> list[Part]:
+    """The libraries that hold a regular expression exactly, the fastest first."""
+    ways = {
+        GUIDANCE: lambda: Part("guidance", "regex", to_rust(node)),
+        XGRAMMAR: lambda: Part("xgrammar", "ebnf", to_ebnf(node)),
+        OUTLINES: lambda: Part("outlines", "regex", to_rust(node)),
+        LM_FORMAT_ENFORCER: lambda: Part("lm-format-enforcer", "regex", to_python(node)),
+    }
+    names = (GUIDANCE, XGRAMMAR) if backend == AUTO else (backend,)
+    return [ways[name]() for name in names]
+
+
+def _grammar_parts(constraint: Constraint) -> list[Part]:
+    """Outlines itself has no grammars of its own and serves them by llguidance; so do we."""
+    lark = as_lark(constraint.text)
+    ebnf = as_ebnf(constraint.text)
+    guidance = Part("guidance", "lark", lark)
+    xgrammar = Part("xgrammar", "lark", lark) if ebnf is None else Part("xgrammar", "ebnf", ebnf)
+    if constraint.backend == AUTO:
+        return [guidance, xgrammar]
+    return [xgrammar if constraint.backend == XGRAMMAR else guidance]
+
+
+def _whitespace(constraint: Constraint) -> Node | None:
+    if constraint.whitespace is None:
+        return None
+    try:
+        return blanks(parse(constraint.whitespace))
+    except PatternError as error:
+        raise Refused(
+            f"guided_whitespace_pattern: {_line(str(error))}.", field="guided_whitespace_pattern"
+        ) from None
+
+
+def _blanks(constraint: Constraint) -> Blanks:
+    """The automaton of the blanks between tokens."""
+    pattern = _whitespace(constraint)
+    if pattern is None:
+        return DEFAULT
+    try:
+        moves, accepts = blank_runs(pattern, _MOST_RUNS)
+    except PatternError as error:
+        raise Refused(
+            f"guided_whitespace_pattern: {_line(str(error))}.", field="guided_whitespace_pattern"
+        ) from None
+    return Blanks(tuple((a, b, c, d) for a, b, c, d in moves), tuple(accepts))
+
+
+def _cannot(constraint: Constraint, why: str, relaxed: bool) -> str:
+    named = "" if constraint.backend == AUTO else f"{constraint.backend} cannot hold this schema: "
+    way = (
+        ' "auto" can: it checks the finished text for the rest.'
+        if relaxed and constraint.backend != AUTO
+        else ""
+    )
+    return f"{constraint.field}: {named}{_line(why)}.{way}"
+
+
+def _line(text: str) -> str:
+    """A library's message in one line."""
+    return " ".join(text.split())[:300].rstrip(".")

@@ -1,0 +1,149 @@
+"""The engine's side of compiling: programs become guides, off the scheduler's thread.
+
+Each library has a thread of its own, which stands back for the engine's; what is compiled is kept
+and shared by all texts of the same constraint.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from adapter.guided.backends.registry import LIBRARIES, Libraries, Maker
+from adapter.guided.matcher import Guide
+from adapter.guided.program import Library, Part, Program
+from adapter.guided.vocabulary import Vocabulary
+from adapter.guided.whitespace import DEFAULT
+
+# Threads for each library: one slow constraint does not keep the next one waiting. All threads
+# stand back for the engine's own.
+_THREADS = 4
+_NICENESS = 10
+
+_KEPT_BYTES = 2**29
+
+T = TypeVar("T")
+
+
+class Compiler:
+    """Compiles programs for one engine."""
+
+    def __init__(self, read_vocabulary: Callable[[], Vocabulary]) -> None:
+        """read_vocabulary: called once, on a thread of this compiler's."""
+        self._read_vocabulary = read_vocabulary
+        self._loading = threading.Lock()
+        self._libraries: Libraries | None = None
+        self._threads = {
+            library: ThreadPoolExecutor(_THREADS, f"guided-{library}", initializer=_stand_back)
+            for library in LIBRARIES
+        }
+        self._kept = _Makers()
+
+    def warm(self) -> None:
+        """Load the tables of all libraries, in the background."""
+        for library in LIBRARIES:
+            self._threads[library].submit(self._load, library)
+
+    def submit(self, program: Program) -> "Future[Guide]":
+        """The guide of a new text, when it is compiled."""
+        guide: Future[Guide] = Future()
+        makers = [self._kept.maker(part, self._start) for part in program.parts]
+        # No thread waits: the last part that is ready goes on.
+        left = iter(range(len(makers) - 1, -1, -1))
+
+        def ready(_: "Future[Maker]") -> None:
+            if next(left) == 0:
+                thread = self._threads[program.parts[-1].holder]
+                _run(guide, thread, lambda: self._guide(program, makers))
+
+        for maker in makers:
+            maker.add_done_callback(ready)
+        return guide
+
+    def close(self) -> None:
+        """End all threads; what they work on is finished first."""
+        for thread in self._threads.values():
+            thread.shutdown(wait=True, cancel_futures=True)
+
+    def _load(self, library: Library) -> Libraries:
+        with self._loading:
+            if self._libraries is None:
+                self._libraries = Libraries(self._read_vocabulary())
+                self._libraries.blank_runs(DEFAULT).warm()
+            self._libraries.backend(library)
+            return self._libraries
+
+    def _guide(self, program: Program, makers: "Sequence[Future[Maker]]") -> Guide:
+        libraries = self._load(program.parts[-1].holder)
+        return libraries.guide(program, [maker.result() for maker in makers])
+
+    def _start(self, part: Part, maker: "Future[Maker]") -> None:
+        _run(maker, self._threads[part.holder], lambda: self._compile(part))
+
+    def _compile(self, part: Part) -> Maker:
+        return self._load(part.holder).compile(part)
+
+
+def _run(future: "Future[T]", thread: ThreadPoolExecutor, work: Callable[[], T]) -> None:
+    """Do some work on a thread, for a future that others wait for already."""
+
+    def job() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # a panic of a Rust library is no Exception
+            future.set_exception(error)
+
+    try:
+        thread.submit(job)
+    except RuntimeError as error:  # the engine is ending
+        future.set_exception(error)
+
+
+class _Makers:
+    """What was compiled, the least used left out where it takes too much memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._entries: OrderedDict[Part, Future[Maker]] = OrderedDict()
+
+    def maker(self, part: Part, start: Callable[[Part, "Future[Maker]"], None]) -> "Future[Maker]":
+        """The maker of a part, which the first who asks starts to compile."""
+        with self._lock:
+            found = self._entries.get(part)
+            if found is not None:
+                self._entries.move_to_end(part)
+                return found
+            maker: Future[Maker] = Future()
+            self._entries[part] = maker
+            self._bytes += _weight(part)
+            self._drop_oldest()
+        maker.add_done_callback(lambda done: self._forget_failed(part, done))
+        start(part, maker)
+        return maker
+
+    def _forget_failed(self, part: Part, maker: "Future[Maker]") -> None:
+        if maker.exception() is None:
+            return
+        with self._lock:
+            if self._entries.pop(part, None) is not None:
+                self._bytes -= _weight(part)
+
+    def _drop_oldest(self) -> None:
+        while self._bytes > _KEPT_BYTES and len(self._entries) > 1:
+            part, _ = self._entries.popitem(last=False)
+            self._bytes -= _weight(part)
+
+
+def _weight(part: Part) -> int:
+    """About how many bytes a compiled part takes: an index is the size of its file, and masks and
+    automata grow with the text."""
+    masks = 2**22 if part.holder == "lm-format-enforcer" else 2**16
+    return masks + 64 * len(part.text) + part.artifact_bytes
+
+
+def _stand_back() -> None:
+    """Give this thread a lower priority than the engine's; on Linux a thread has its own."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -1,0 +1,132 @@
+"""Holds the blanks between the tokens of a JSON text to a pattern, whoever writes the rest.
+
+No library enforces a whitespace pattern exactly, and some none at all. So the libraries are asked
+for JSON with any blanks, and this automaton, which knows nothing of JSON but where its strings
+are, holds each run of blanks to the pattern. Both have to allow a token. It also holds each
+escape in a string to one spelling.
+"""
+
+import numpy as np
+
+from adapter.guided.matcher import Mask
+from adapter.guided.program import Blanks
+from adapter.guided.token_trie import Table, TokenRuns
+
+BLANK_BYTES = b" \t\n\r"
+
+LONGEST_RUN = 20
+"""Blanks in a row where the caller gave no pattern: a line break and some indentation, and an end
+to a model that would print blanks for ever."""
+
+DEFAULT = Blanks(
+    moves=tuple(
+        (state + 1,) * 4 if state < LONGEST_RUN else (-1,) * 4 for state in range(LONGEST_RUN + 1)
+    ),
+    accepts=(True,) * (LONGEST_RUN + 1),
+)
+
+# The automaton's first states; after them, for each state of the pattern, one behind an opening
+# character and one behind any other.
+_DEAD, _START, _STRING, _ESCAPE, _RUNS = range(5)
+_OPENS = b"{[:,"
+_CLOSES = b"}]:,"
+
+
+def automaton(blanks: Blanks) -> Table:
+    """The next state for each state and byte."""
+    count = len(blanks.moves)
+    table = np.zeros((_RUNS + 2 * count, 256), np.int32)
+    table[_START] = [_outside(byte) for byte in range(256)]
+    table[_START, list(BLANK_BYTES)] = _DEAD
+    table[_STRING] = _STRING
+    table[_STRING, ord("\\")] = _ESCAPE
+    table[_STRING, ord('"')] = _outside(ord("x"))
+    # One spelling for each character: of a name written otherwise (`"\\u0061"` for `"a"`) a library
+    # does not see that it is the name.
+    table[_ESCAPE, list(b'"\\bfnrt')] = _STRING
+    for after_open in (True, False):
+        for run in range(count):
+            row = table[_run_state(run, after_open)]
+            for byte in range(256):
+                row[byte] = _step(blanks, run, after_open, byte)
+    return table
+
+
+def _step(blanks: Blanks, run: int, after_open: bool, byte: int) -> int:
+    """The state behind a byte that stands outside of strings."""
+    if byte in BLANK_BYTES:
+        following = blanks.moves[run][BLANK_BYTES.index(byte)]
+        return _DEAD if following < 0 else _run_state(following, after_open)
+    # Inside a number or a word no blanks are due; state 0 is the empty run.
+    due = run > 0 or after_open or byte in _CLOSES
+    return _DEAD if due and not blanks.accepts[run] else _outside(byte)
+
+
+def _outside(byte: int) -> int:
+    """The state behind a byte that is not blank and starts no run."""
+    return _STRING if byte == ord('"') else _run_state(0, byte in _OPENS)
+
+
+def _run_state(run: int, after_open: bool) -> int:
+    return _RUNS + 2 * run + after_open
+
+
+class BlankRuns:
+    """A whitespace pattern over a vocabulary; its masks are shared by all texts."""
+
+    def __init__(self, blanks: Blanks, runs: TokenRuns) -> None:
+        self.runs = runs
+        self.table = automaton(blanks)
+        # What can end a text: it is outside of strings, and no blanks were begun.
+        self.end = _run_state(0, False)
+        self._masks: dict[int, Mask] = {}
+
+    def mask(self, state: int) -> Mask:
+        """The tokens that may come in a state."""
+        mask = self._masks.get(state)
+        if mask is None:
+            mask = self._masks[state] = self.runs.mask(self.table, state)
+        return mask
+
+    def warm(self) -> None:
+        """Make the masks of all states."""
+        for state in range(_START, len(self.table)):
+            self.mask(state)
+
+    def after(self, state: int, token: int) -> int:
+        """The state behind a token."""
+        for byte in self.runs.texts[token]:
+            state = int(self.table[state, byte])
+        return state
+
+    def matcher(self) -> "BlankMatcher":
+        """The state of a new text."""
+        return BlankMatcher(self)
+
+
+class BlankMatcher:
+    """Where a text is between its blanks and strings."""
+
+    def __init__(self, pattern: BlankRuns) -> None:
+        self._pattern = pattern
+        self._states = [_START]
+
+    def narrow(self, mask: Mask) -> None:
+        """Clear the tokens whose blanks the pattern forbids."""
+        np.bitwise_and(mask, self._pattern.mask(self._states[-1]), out=mask)
+
+    def advance(self, token: int) -> bool:
+        """Take the next token, False where it is not allowed."""
+        state = self._pattern.after(self._states[-1], token)
+        if state == _DEAD:
+            return False
+        self._states.append(state)
+        return True
+
+    def rollback(self, count: int) -> None:
+        """Take back the last tokens."""
+        del self._states[len(self._states) - count :]
+
+    def can_end(self) -> bool:
+        """Whether the text may end here."""
+        return self._states[-1] == self._pattern.end

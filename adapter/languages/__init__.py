@@ -1,0 +1,1 @@
+"""Formal languages as text: read, and written for the libraries. Pure."""

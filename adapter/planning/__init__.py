@@ -1,0 +1,1 @@
+"""From a checked request to the work that is asked of the engine. Pure."""

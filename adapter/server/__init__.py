@@ -1,0 +1,1 @@
+"""HTTP: one route, its documentation, its log."""

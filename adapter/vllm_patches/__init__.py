@@ -1,0 +1,1 @@
+"""Each patch of vLLM: what it mends, and which vLLM file makes it unnecessary."""

@@ -1,0 +1,468 @@
+"""Each library, as a plan uses it: exactly the texts that the constraint asks for, or a refusal."""
+
+import json
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import jsonschema
+import pytest
+
+from adapter.guided.backends.registry import Libraries
+from adapter.guided.compile.compiler import Plan, Planner, Refused
+from adapter.guided.constraint import Constraint, Kind
+from adapter.guided.matcher import Guide
+from tests.guided.texts import VOCABULARY, allowed, ids, language, several, takes, tokenized
+
+NAMED = ("guidance", "xgrammar", "outlines", "lm-format-enforcer")
+BACKENDS = ("auto", *NAMED)
+FIELDS = {
+    Kind.JSON: "guided_json",
+    Kind.JSON_OBJECT: "response_format",
+    Kind.REGEX: "guided_regex",
+    Kind.CHOICE: "guided_choice",
+    Kind.GRAMMAR: "guided_grammar",
+}
+
+Planned = Callable[..., Plan]
+Make = Callable[..., Callable[[], Guide]]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """A backend's name, skipped where its library is not installed."""
+    name: str = request.param
+    if name == "lm-format-enforcer":
+        pytest.importorskip("adapter.guided.backends.lm_format_enforcer", exc_type=ImportError)
+    return name
+
+
+@pytest.fixture
+def planned(planner: Planner) -> Planned:
+    """Plans a constraint."""
+
+    def plan(
+        kind: Kind,
+        value: Any,
+        backend: str,
+        whitespace: str | None = None,
+        *,
+        relaxed: bool = True,
+    ) -> Plan:
+        text = json.dumps(value) if kind in (Kind.JSON, Kind.CHOICE) else value
+        constraint = Constraint(FIELDS[kind], kind, text, backend, whitespace)
+        return planner.plan(constraint, relaxed=relaxed)
+
+    return plan
+
+
+@pytest.fixture
+def make(planned: Planned, libraries: Libraries) -> Make:
+    """Makes texts of a constraint."""
+
+    def made(*asked: Any, **options: Any) -> Callable[[], Guide]:
+        program = planned(*asked, **options).program
+        makers = [libraries.compile(part) for part in program.parts]
+        return lambda: libraries.guide(program, makers)
+
+    return made
+
+
+def holds(guide: Guide, text: str) -> bool:
+    """Whether a text may be made, whichever way it is cut into tokens."""
+    cuts = [ids(text), *(tokenized(text, Random(seed)) for seed in (1, 2))]
+    answers = {takes(guide, cut, exact=False) for cut in cuts}
+    assert len(answers) == 1, text
+    return answers.pop()
+
+
+# --- choices and regular expressions ------------------------------------------------------------
+
+CHOICES = {
+    "prefixes": ["a", "ab", "abc"],
+    "empty": ["", "x"],
+    "empty alone": [""],
+    "twice": ["a", "a"],
+    "quotes": ['"', "'", '\\"', "\\", '""'],
+    "lines": ["a\nb", "a\n", "\n", "\r\n", "\t"],
+    "signs": ["a.c", "(a", "[b]", "a|b", "a*", "^a$", "{2}", "\\d", "$", "#", "/", "-"],
+    "scripts": ["日本", "日", "é", "e\u0301", "😀", "😀😁", "ß"],
+    "blanks": [" ", "  ", " a", "a "],
+    "like code": ["<[1]>", "%json {}", 'root ::= "a"', "{{a}}", "\\u0041", "</s>"],
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_choices_are_exact(make: Make, backend: str, name: str) -> None:
+    """A text is one of the choices, each of which can be made."""
+    texts = CHOICES[name]
+    guide = make(Kind.CHOICE, texts, backend)()
+    assert language(guide) == {text.encode() for text in texts}
+    assert all(holds(guide, text) for text in texts)
+
+
+SMALL = {
+    "a|ab": ["a", "ab"],
+    "ab|a": ["a", "ab"],
+    "(a|ab)(c|bcd)?": ["a", "ab", "ac", "abc", "abcd", "abbcd"],
+    "a{0,3}?": ["", "a", "aa", "aaa"],
+    "a??b": ["b", "ab"],
+    "^a{1,2}?b$": ["ab", "aab"],
+    "^(?:a|ab)$": ["a", "ab"],
+    "(a?b){2}": ["bb", "abb", "bab", "abab"],
+    "": [""],
+    "x?|yy": ["", "x", "yy"],
+    "(?i:k)": ["k", "K"],
+    r"\.\*\\": [".*\\"],
+    "[é日😀]": ["é", "日", "😀"],
+}
+
+
+@pytest.mark.parametrize("pattern", SMALL, ids=repr)
+def test_regexes_are_exact(make: Make, backend: str, pattern: str) -> None:
+    """A text matches the whole of a regular expression, and each that matches can be made."""
+    expected = SMALL[pattern]
+    assert all(re.fullmatch(pattern, text) for text in expected)
+    assert language(make(Kind.REGEX, pattern, backend)()) == {text.encode() for text in expected}
+
+
+def test_text_without_a_choice_is_not_cut_into_bytes(make: Make, backend: str) -> None:
+    """Where there is one text left, it can be made of the longer tokens that fit."""
+    guide = make(Kind.CHOICE, ["zab ab", "q"], backend)()
+    assert guide.accept(ids("z"))
+    assert max(len(VOCABULARY.tokens[token]) for token in allowed(guide)) > 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        (r"[^a]+", ["é", "日本", "b\n", "a", "", "ba"]),
+        (r".*?b", ["b", "ab", "a\nb", "bab", "a", "日b"]),
+        (r"\d{3}-\d+", ["123-4", "12-4", "123-", "123-45678"]),
+        (r"[\w-]+@\w+\.com", ["a-b@c.com", "a@b.co", "@b.com"]),
+        (r"(\s*\w+,)*end", ["end", " a,end", "a, b,end", "a,,end"]),
+    ],
+    ids=str,
+)
+def test_regexes_hold(make: Make, backend: str, pattern: str, texts: list[str]) -> None:
+    """A text can be made where re.fullmatch takes it."""
+    guide = make(Kind.REGEX, pattern, backend)()
+    for text in texts:
+        assert holds(guide, text) == bool(re.fullmatch(pattern, text)), text
+
+
+@pytest.mark.parametrize("pattern", [r"[^a]*", r"(\w+ ?)+\.", r"(?s:.){0,9}"])
+def test_made_texts_match(make: Make, backend: str, pattern: str) -> None:
+    """Whatever is made from the masks matches, and is UTF-8."""
+    texts = list(several(make(Kind.REGEX, pattern, backend), 12, b"ab .\n\xe6\x97"))
+    assert texts
+    assert all(re.fullmatch(pattern, text) for text in texts), texts
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+POINT = {
+    "type": "object",
+    "properties": {"x": {"enum": [1, 10]}, "y": {"type": "boolean"}},
+    "required": ["x", "y"],
+    "additionalProperties": False,
+}
+SCHEMAS: dict[str, Any] = {
+    "point": POINT,
+    "strings": {"type": "string", "minLength": 1, "maxLength": 8},
+    "numbers": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 3},
+    "integers": {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
+    "union": {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
+    "optional": {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+        "additionalProperties": False,
+    },
+    "tree": {
+        "$ref": "#/$defs/n",
+        "$defs": {
+            "n": {
+                "type": "object",
+                "properties": {"v": {"const": 1}, "next": {"anyOf": [{"type": "null"}]}},
+                "required": ["v"],
+                "additionalProperties": False,
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_made_json_is_valid(make: Make, backend: str, name: str) -> None:
+    """Whatever is made from the masks is JSON, strictly read, and satisfies the schema."""
+    texts = list(several(make(Kind.JSON, SCHEMAS[name], backend), 8, b'"ab01},:]-.e\\'))
+    assert texts
+    for text in texts:
+        value = json.loads(text, parse_constant=pytest.fail)
+        jsonschema.validate(value, SCHEMAS[name])
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"enum": [1, 10]}, ["1", "10"], ["100", "0", "1.0e1"]),
+        ({"enum": ["a", "ab", 'q"']}, ['"a"', '"ab"', '"q\\""'], ['"abc"', '""', "a"]),
+        (
+            {"anyOf": [{"type": "integer"}, {"type": "number"}]},
+            ["1", "-1", "1.5", "0", "1.5e+5"],
+            ["01", "1.", ".5", "+1", "-"],
+        ),
+        (
+            {"type": "object", "properties": {"a": {}}, "required": ["a"]},
+            ['{"a":1}', '{"a":"b"}', '{"a":null}'],
+            ["{}", "[]", '{"a"}', '{"a":}'],
+        ),
+        (
+            {"type": "string", "minLength": 2},
+            ['"ab"', '"éé"'],
+            ['"a\n"', '"a\tb"', '"a"'],
+        ),
+        ({"const": None}, ["null"], ["nul", '"null"']),
+        ({"type": ["integer", "null"]}, ["3", "null"], ["3.5", '"3"']),
+    ],
+    ids=["enum", "strings", "anyOf", "any value", "control characters", "const", "types"],
+)
+def test_json_texts(
+    make: Make, backend: str, schema: Any, right: list[str], wrong: list[str]
+) -> None:
+    """Compact texts that satisfy a schema can be made, and others cannot."""
+    guide = make(Kind.JSON, schema, backend)()
+    assert [text for text in right if not holds(guide, text)] == []
+    assert [text for text in wrong if holds(guide, text)] == []
+
+
+WIDE = [
+    ({"type": "string", "minLength": 2}, ['"a\\n"', '"\\"\\""']),
+    ({"anyOf": [{"type": "integer"}, {"type": "number"}]}, ["1e5", "1E-5", "-0"]),
+    ({"type": "object"}, ['{"\\n":1}', '{"a":{"b":[]}}']),
+]
+
+
+@pytest.mark.parametrize("backend", ["auto", "guidance"])
+@pytest.mark.parametrize(("schema", "texts"), WIDE, ids=["escapes", "numbers", "names"])
+def test_guidance_holds_every_spelling(
+    make: Make, backend: str, schema: Any, texts: list[str]
+) -> None:
+    """No library is narrower than the schema where none was named; named ones may be."""
+    guide = make(Kind.JSON, schema, backend)()
+    for text in texts:
+        jsonschema.validate(json.loads(text), schema)
+        assert holds(guide, text), text
+
+
+@pytest.mark.parametrize("whitespace", ["", "[ ]?", r"[\n ]{0,2}", r"\s{2}", r"\n( {2})?"])
+def test_whitespace_patterns_are_exact(make: Make, backend: str, whitespace: str) -> None:
+    """Every run of blanks between tokens matches the pattern, and each that does can be made."""
+    guide = make(Kind.JSON, POINT, backend, whitespace)()
+    tokens = ["{", '"x"', ":", "10", ",", '"y"', ":", "true", "}"]
+    blanks = ["", " ", "  ", "\n", "\n ", "\n  ", "\t"]
+    fitting = [run for run in blanks if re.fullmatch(whitespace, run)]
+    for place in range(len(tokens) - 1):
+        for run in blanks:
+            runs = [fitting[(place + i) % len(fitting)] for i in range(len(tokens) - 1)]
+            runs[place] = run
+            text = tokens[0] + "".join(a + b for a, b in zip(runs, tokens[1:], strict=True))
+            assert takes(guide, ids(text)) == (run in fitting), (place, run)
+
+
+def test_no_endless_blanks(make: Make, backend: str) -> None:
+    """Without a pattern there may be blanks, but no more than 20 in a row."""
+    guide = make(Kind.JSON, POINT, backend)()
+    runs = [
+        blank
+        for blank in ("", " ", " " * 20, " " * 21)
+        if takes(guide, ids(f'{{{blank}"x":1,"y":true}}'))
+    ]
+    assert "" in runs
+    assert " " * 21 not in runs
+
+
+@pytest.mark.parametrize("text", ["{}", '{"a": [1, {"b": null}]}', '{"a":"b"}'])
+def test_json_object(make: Make, backend: str, text: str) -> None:
+    """response_format json_object holds any object, and nothing else."""
+    guide = make(Kind.JSON_OBJECT, '{"type": "object"}', backend)()
+    assert holds(guide, text)
+    assert not holds(guide, f"[{text}]")
+
+
+# --- grammars -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["auto", "guidance", "xgrammar", "outlines"])
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        'root ::= "a" rest?\nrest ::= "b" | "c"',
+        'start: "a" rest?\nrest: "b" | "c"',
+    ],
+    ids=["gbnf", "lark"],
+)
+def test_grammars_are_exact(make: Make, backend: str, grammar: str) -> None:
+    """A text is one of the grammar's, in either notation."""
+    assert language(make(Kind.GRAMMAR, grammar, backend)()) == {b"a", b"ab", b"ac"}
+
+
+# --- what a plan is -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Kind.JSON, Kind.JSON_OBJECT])
+def test_llguidance_guards_every_schema(planned: Planned, backend: str, kind: Kind) -> None:
+    """A schema is held by llguidance first, and then by the library that was named."""
+    value = POINT if kind is Kind.JSON else '{"type": "object"}'
+    libraries = [part.holder for part in planned(kind, value, backend).program.parts]
+    assert libraries[0] == "guidance"
+    assert libraries[1:] in ([], [backend])
+    if kind is Kind.JSON:
+        assert (len(libraries) == 2) == (backend not in ("auto", "guidance"))
+
+
+def test_plan_names_who_serves(planned: Planned, backend: str) -> None:
+    """The caller is told the backend that was named, and guidance for auto."""
+    for kind, value in [(Kind.JSON, POINT), (Kind.REGEX, "a+"), (Kind.CHOICE, ["a"])]:
+        plan = planned(kind, value, backend)
+        assert plan.backend == ("guidance" if backend == "auto" else backend)
+        assert not plan.checked
+
+
+UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+
+
+def test_auto_checks_what_no_library_holds(planned: Planned) -> None:
+    """A schema beyond the libraries is served by a check where that is allowed, for auto alone."""
+    plan = planned(Kind.JSON, UNIQUE, "auto")
+    assert (plan.backend, plan.checked) == ("guidance", True)
+
+
+@pytest.mark.parametrize(
+    ("backend", "relaxed", "way"),
+    [("auto", False, ""), *((name, True, '"auto" can') for name in NAMED), ("outlines", False, "")],
+)
+def test_named_backends_refuse_what_they_cannot_hold(
+    planned: Planned, backend: str, relaxed: bool, way: str
+) -> None:
+    """A refusal names the field, the keyword and, where there is one, a way out."""
+    with pytest.raises(Refused) as caught:
+        planned(Kind.JSON, UNIQUE, backend, relaxed=relaxed)
+    message = caught.value.message
+    assert message.startswith("guided_json: ")
+    assert "uniqueItems" in message
+    assert way in message
+    assert ("auto" in message) == bool(way)
+
+
+def test_refusal_names_a_backend_that_can(planned: Planned) -> None:
+    """Where only the named library cannot do it, another one is named."""
+    with pytest.raises(Refused, match=r"outlines cannot hold.* ipv6 .* guidance can") as caught:
+        planned(Kind.JSON, {"type": "string", "format": "ipv6"}, "outlines")
+    assert caught.value.message.startswith("guided_json: ")
+
+
+NESTED: Any = {"type": "integer"}
+for _ in range(70):
+    NESTED = {"type": "array", "items": NESTED}
+
+HOSTILE: dict[str, tuple[Kind, Any, str]] = {
+    "endless": (
+        Kind.JSON,
+        {
+            "$ref": "#/$defs/a",
+            "$defs": {
+                "a": {
+                    "type": "object",
+                    "properties": {"a": {"$ref": "#/$defs/a"}},
+                    "required": ["a"],
+                }
+            },
+        },
+        "finite",
+    ),
+    "missing": (Kind.JSON, {"$ref": "#/$defs/none"}, "leads to nothing"),
+    "remote": (Kind.JSON, {"$ref": "http://127.0.0.1:9/a.json"}, "nothing is fetched"),
+    "options": (Kind.JSON, {"x-guidance": {"lenient": True}}, "x-guidance"),
+    "deep": (Kind.JSON, NESTED, "deeper"),
+    "no schema": (Kind.JSON, {"type": "no such type"}, "type"),
+    "false": (Kind.JSON, {"allOf": [{"type": "integer"}, {"type": "string"}]}, ""),
+    "look ahead": (Kind.REGEX, "(?=a)b", "look"),
+    "look behind": (Kind.REGEX, "(?<!a)b", "look"),
+    "back-reference": (Kind.REGEX, r"(a)\1", "reference"),
+    "unbalanced": (Kind.REGEX, "(a", ""),
+    "large": (Kind.REGEX, "(a{1000}){1000}", ""),
+    "word boundary": (Kind.REGEX, r"\ba", ""),
+    "undefined rule": (Kind.GRAMMAR, "start: other", "other"),
+    "undefined gbnf": (Kind.GRAMMAR, "root ::= other", "other"),
+    "empty grammar": (Kind.GRAMMAR, "", ""),
+    "no grammar": (Kind.GRAMMAR, "nothing of the kind", ""),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_constraints_are_refused(planned: Planned, backend: str, name: str) -> None:
+    """What cannot be, or cannot be held, is refused with its field named, whoever is asked."""
+    kind, value, part = HOSTILE[name]
+    if (kind, backend) == (Kind.GRAMMAR, "lm-format-enforcer"):
+        pytest.skip("refused before it is planned")
+    with pytest.raises(Refused) as caught:
+        planned(kind, value, backend)
+    assert caught.value.message.startswith(FIELDS[kind])
+    assert part in caught.value.message
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) < 800
+
+
+def test_what_no_text_satisfies_names_its_field(planned: Planned, backend: str) -> None:
+    """A schema that a library reads, and then finds without a text, is refused by its field too."""
+    loop = {"$ref": "#a", "$defs": {"a": {"$anchor": "a", "$ref": "#a"}}}
+    with pytest.raises(Refused) as caught:
+        planned(Kind.JSON, loop, backend)
+    assert caught.value.message.startswith("guided_json: ")
+
+
+def test_nested_quantifiers_are_harmless(make: Make, backend: str) -> None:
+    """What makes a backtracking matcher run for ever is an automaton like any other."""
+    guide = make(Kind.REGEX, "(a+)+b|(a|a)*c", backend)()
+    assert takes(guide, ids("a" * 40 + "b"))
+    assert not takes(guide, ids("a" * 40))
+
+
+# --- what the guard alone would let through -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"properties": {"a": {"type": "integer"}}}, '{"\\u0061":"x"}'),
+        ({"properties": {"a": {"type": "integer"}}}, '{"a":1,"\\u0061":"x"}'),
+        ({"properties": {"a": False}}, '{"\\u0061":1}'),
+        ({"properties": {"a/b": {"type": "integer"}}}, '{"a\\/b":"x"}'),
+        ({"properties": {"a\nb": {"type": "integer"}}}, '{"a\\u000ab":"x"}'),
+        ({"patternProperties": {"^x_": {"type": "integer"}}}, '{"\\u0078_":"s"}'),
+    ],
+)
+def test_no_name_hides_behind_escapes(make: Make, schema: dict[str, Any], text: str) -> None:
+    """A property's schema holds for its name however JSON could write it."""
+    guide = make(Kind.JSON, {"type": "object", **schema}, "auto")()
+    assert not takes(guide, ids(text), exact=False)
+
+
+def test_a_name_twice_is_one_property(planned: Planned) -> None:
+    """llguidance counts it twice: such a schema is checked, or refused by the keyword."""
+    schema = {"type": "object", "minProperties": 2}
+    assert planned(Kind.JSON, schema, "auto").checked
+    with pytest.raises(Refused, match="minProperties"):
+        planned(Kind.JSON, schema, "guidance")
+    assert not planned(Kind.JSON, {**schema, "required": ["a", "b"]}, "auto").checked
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": [{}], "properties": {"a": {"$ref": "#"}}}, {"$schema": 5, "type": "null"}]
+)
+def test_what_is_no_schema_is_refused(planned: Planned, backend: str, schema: Any) -> None:
+    """By its field, whichever code is the first to stumble over it."""
+    with pytest.raises(Refused, match="guided_json"):
+        planned(Kind.JSON, schema, backend)

@@ -1,0 +1,338 @@
+"""lm-format-enforcer behind our masks: byte-exact, never stuck, never ended by a fault."""
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("lmformatenforcer")
+
+from adapter.guided.backends import lm_format_enforcer_json, lm_format_enforcer_regex
+from adapter.guided.backends.guidance import GuidanceBackend
+from adapter.guided.backends.lm_format_enforcer import LmFormatEnforcerBackend
+from adapter.guided.matcher import Guide, Matcher
+from adapter.guided.program import Part
+from adapter.guided.vocabulary import Vocabulary
+
+PIECES = ['{"', '":', ' "', '",', "ab", " a", "true", "12", "\n  ", "é", "日本", '\\"', '"}']
+TOKENS = (
+    *(bytes([byte]) for byte in range(256)),
+    *(piece.encode() for piece in PIECES),
+    *(b"\xf0\x9f", b"a\xf0\x9f", b"\x99\x82", b"\x82b", b'"\xe6', b"\xff"),
+    b"",
+)
+END = len(TOKENS) - 1
+VOCABULARY = Vocabulary(TOKENS, (END,), None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def every_token_is_looked_at() -> Iterator[None]:
+    """In one mask, as it is after some masks otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lm_format_enforcer_json, "_MOST_CHECKS", len(TOKENS))
+        yield
+
+
+def test_a_mask_is_bounded_in_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one mask has no time for is let through, looked at by the next, and when it is taken."""
+    monkeypatch.setattr(lm_format_enforcer_json, "_MOST_CHECKS", 100)
+    part = Part("lm-format-enforcer", "json", '{"type": "integer", "title": "bounded"}')
+    matcher = backends()[1].compile(part)()
+    masks = [allowed(matcher.narrow) for _ in range(4)]
+    assert masks[0] > masks[1] > masks[2] == masks[3] >= {*b"0123456789-"}
+    assert ord("}") in masks[0]
+    assert not matcher.advance(ord("}"))
+
+
+@cache
+def backends() -> tuple[GuidanceBackend, LmFormatEnforcerBackend]:
+    return GuidanceBackend(VOCABULARY), LmFormatEnforcerBackend(VOCABULARY)
+
+
+@cache
+def maker(form: str, text: str) -> Callable[[], Matcher]:
+    return backends()[1].compile(Part("lm-format-enforcer", form, text))
+
+
+def guarded(schema: Any) -> Guide:
+    """A JSON schema as the engine enforces it."""
+    text = json.dumps(schema)
+    guard = backends()[0].compile(Part("guidance", "json", text))
+    return Guide([guard(), maker("json", text)()], [END])
+
+
+def allowed(fill: Callable[[Any], None]) -> set[int]:
+    mask = np.full(VOCABULARY.words, -1, np.int32)
+    fill(mask)
+    bits = np.unpackbits(mask.view(np.uint8), bitorder="little", count=len(TOKENS))
+    return set(np.flatnonzero(bits).tolist())
+
+
+def takes(guide: Guide, text: str) -> bool:
+    return guide.accept([*text.encode(), END])
+
+
+def write(guide: Guide, seed: int, most: int = 300) -> str | None:
+    """A random text, None where it did not come to its end; an end is taken when it can be."""
+    choose, text = random.Random(seed), b""
+    for _ in range(most):
+        tokens = allowed(guide.fill)
+        assert guide.failure is None, (text, guide.failure)
+        # Ends, quotes and brackets more often than the many letters.
+        closing = [t for t in sorted(tokens) if t == END or TOKENS[t][:1] in b'"}]']
+        token = choose.choice(closing if closing and choose.random() < 0.4 else sorted(tokens))
+        if token == END:
+            return text.decode()
+        assert guide.accept([token])
+        text += TOKENS[token]
+    return None
+
+
+# --- regular expressions ---
+
+LETTERS = "abcé日🙂\n\U0010ffff"
+ATOMS = st.sampled_from(
+    [
+        "a",
+        "b",
+        "é",
+        "日",
+        "🙂",
+        "[a-c]",
+        "[^a]",
+        "[^é🙂]",
+        "[日-本]",
+        "[\U0001f600-\U0001f64f]",
+        ".",
+    ]
+)
+PATTERNS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda each: "(?:" + "|".join(each) + ")"),
+        st.lists(inner, min_size=2, max_size=3).map("".join),
+        st.builds("(?:{}){}".format, inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}"])),
+    ),
+    max_leaves=6,
+)
+
+
+@given(pattern=PATTERNS, texts=st.lists(st.text(LETTERS, max_size=5), min_size=5, max_size=5))
+@settings(max_examples=50, deadline=None)
+def test_a_regular_expression_allows_what_it_matches(pattern: str, texts: list[str]) -> None:
+    """The language is re.fullmatch's."""
+    make = backends()[1].compile(Part("lm-format-enforcer", "regex", pattern))
+    for text in texts:
+        took = Guide([make()], [END]).accept([*text.encode(), END])
+        assert took == bool(re.fullmatch(pattern, text)), text
+
+
+@given(pattern=PATTERNS, seed=st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_what_the_masks_of_a_regular_expression_draw_matches(pattern: str, seed: int) -> None:
+    """No mask is without a token, and no text has broken UTF-8."""
+    guide = Guide([backends()[1].compile(Part("lm-format-enforcer", "regex", pattern))()], [END])
+    text = write(guide, seed, 40)
+    assert text is None or re.fullmatch(pattern, text)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "written"),
+    [
+        ("regex", "(?:[^a]|a🙂)*", 'é日"🙂a🙂\n'),
+        ("regex", "[日-本]+🙂?", "日本🙂"),
+        ("json", '{"type":["string","object","number"]}', '{"a🙂\\n": "日", "": [1.5e3, null]}'),
+        ("json", '{"enum":["🙂é", " a\\"b", "日本", 12]}', '" a\\"b"'),
+    ],
+)
+def test_a_mask_has_the_tokens_that_can_be_taken(form: str, text: str, written: str) -> None:
+    """At each byte of a text, all tokens are tried."""
+    matcher = maker(form, text)()
+    for byte in written.encode():
+        taken = set()
+        for token in range(len(TOKENS)):
+            if matcher.advance(token):
+                taken.add(token)
+                matcher.rollback(1)
+        assert taken == allowed(matcher.narrow) - {END}
+        assert matcher.advance(byte)
+    assert matcher.can_end()
+
+
+@pytest.mark.parametrize(("text", "fits"), [("", True), ("a", True), ("ab", True), ("b", False)])
+def test_a_choice_may_be_the_beginning_of_another(text: str, fits: bool) -> None:
+    """An empty choice, too."""
+    assert takes(Guide([maker("regex", "(?:a|ab|)")()], [END]), text) is fits
+
+
+def test_no_surrogate_and_no_overlong_character() -> None:
+    """What is not UTF-8 is no character, however it begins."""
+    for text in (b"\xed\xa0\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xf4\x90"):
+        for matcher in (maker("regex", ".*")(), maker("json", '{"type":"string"}')()):
+            assert matcher.advance(ord('"'))
+            assert not all(matcher.advance(byte) for byte in text)
+
+
+# --- JSON schemas ---
+
+POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+FOLDER = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "in": {"type": "array", "items": {"$ref": "#"}}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+FITTING: list[tuple[Any, list[Any]]] = [
+    ({"type": "object", "properties": {"self": {"type": "integer"}}}, [{"self": 1}, {"b": "c"}]),
+    ({"self": 1, "extras": [], "type": "boolean"}, [True, False]),
+    ({"type": "array", "items": {"type": "integer"}}, [[*range(25)], [], [0]]),
+    ({"type": "array", "items": {"type": "boolean"}, "minItems": 4, "maxItems": 4}, [[True] * 4]),
+    ({"type": "array", "items": {"type": "array", "minItems": 3, "maxItems": 3}}, [[[1, 2, 3]]]),
+    ({"type": "string", "minLength": 2, "maxLength": 2}, ["  ", "ab", "日🙂", '"\\']),
+    ({"type": "string", "pattern": "^ a|b$", "maxLength": 9}, [" ab", "b", "日b"]),
+    ({"type": "string", "pattern": '"'}, ['"', 'a"\\']),
+    ({"enum": [" a", 'q"\\', "日🙂", "\n", 1, 10, None, True, 2.5, [1, {}], {"a": [None]}]},
+     [" a", 'q"\\', "日🙂", "\n", 1, 10, None, True, 2.5, [1, {}], {"a": [None]}]),
+    ({"const": {"a": {"b": 1}}}, [{"a": {"b": 1}}]),
+    ({}, [{"a": [1, {"b": None}]}, [[], [[]], 0], "🙂", -0.5, 1e21, True]),
+    ({"properties": {"a": {"type": "null"}}}, [{"a": None}, 3, [], {"b": {}}]),
+    ({"type": "object", "properties": {'a"é\n': {"type": "integer"}}, "required": ['a"é\n'],
+      "additionalProperties": {"type": "string"}}, [{'a"é\n': 1, "c\nd": "e"}]),
+    ({"type": "object", "properties": {'a"é\n': {"type": "integer"}}, "required": ['a"é\n'],
+      "additionalProperties": False}, [{'a"é\n': 1}]),
+    ({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["b"]},
+     [{"a": 1, "b": "c"}, {"b": 0}]),
+    ({"anyOf": [{"type": "array", "items": {"type": "integer"}},
+                {"type": "array", "items": {"type": "string"}}]}, [[1, 2], ["a"], []]),
+    ({"anyOf": [POINT, {"type": "object", "properties": {"y": POINT}, "required": ["y"]}]},
+     [{"x": 1}, {"y": {"x": 2}}]),
+    ({"allOf": [POINT, {"properties": {"x": {"type": "integer"}}}]}, [{"x": 1}]),
+    (FOLDER, [{"name": "a", "in": [{"name": "b"}, {"name": "c", "in": []}]}]),
+    ({"$defs": {"a": {"$ref": "#/$defs/b/a~1b"}, "b": {"a/b": {"type": "integer"}, "a": {}}},
+      "$ref": "#/$defs/a"}, [7]),
+    ({"type": "object", "patternProperties": {"^a": {"type": "integer"}},
+      "additionalProperties": False}, [{"ab": 1}, {}]),
+    ({"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2},
+     [{"a": 1, "b": 2}]),
+    ({"type": "integer", "minimum": 0, "multipleOf": 5}, [0, 5, 100]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "documents"), FITTING)
+def test_a_fitting_document_is_allowed(schema: Any, documents: list[Any]) -> None:
+    """As Python writes it, and with no end before it is whole."""
+    for document in documents:
+        text = json.dumps(document, ensure_ascii=False)
+        guide = guarded(schema)
+        assert guide.accept([*text.encode()]), document
+        assert END in allowed(guide.fill)
+        assert takes(guarded(schema), text)
+
+
+@pytest.mark.parametrize("schema", [schema for schema, _ in FITTING])
+def test_what_is_drawn_is_valid(schema: Any) -> None:
+    """No mask is without a token."""
+    for seed in range(4):
+        text = write(guarded(schema), seed)
+        if text is not None:
+            jsonschema.validate(json.loads(text), schema)
+
+
+def test_the_library_keeps_the_structure_itself() -> None:
+    """Without a guard: required names, types, enums."""
+    schema = {**FOLDER, "properties": {**FOLDER["properties"], "kind": {"enum": ["a", "ab"]}}}
+    for text in ('{"in":[]}', '{"name":1}', '{"other":1}', '{"name":"a","kind":"abc"}', "[]"):
+        assert not takes(Guide([maker("json", json.dumps(schema))()], [END]), text)
+    assert takes(Guide([maker("json", json.dumps(schema))()], [END]), '{"kind":"ab","name":""}')
+
+
+def test_no_trailing_comma() -> None:
+    """The library allows one while a name is left."""
+    guide = guarded({"type": "object", "properties": {"a": {}, "b": {}}})
+    assert guide.accept([*b'{"a":1,'])
+    assert not guide.accept([ord("}")])
+    assert ord("}") not in allowed(guide.fill)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("regex", "a("),
+        ("regex", "a$"),
+        ("regex", "a(?!b)(?=b)b"),
+        ("regex", ".{2000}"),
+        ("regex", "a(?=b)c"),
+        ("json", "{"),
+        ("json", '"text"'),
+        ("json", '{"type":"text"}'),
+        ("json", '{"type":["integer",3]}'),
+        ("json", '{"$ref":"http://example.com"}'),
+        ("json", '{"$ref":"#name"}'),
+        ("json", '{"properties":{"a":{"$ref":"#/$defs/a"}}}'),
+        ("json", '{"allOf":3}'),
+        ("json", '{"not":' * 900 + '{"items":' * 900 + "{}" + "}" * 1800),
+    ],
+)
+def test_what_is_refused_is_a_value_error(
+    form: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, when it is compiled, and soon."""
+    monkeypatch.setattr(lm_format_enforcer_regex, "_MOST_ROWS", 2_000)
+    with pytest.raises(ValueError, match=r"^lm-format-enforcer cannot enforce this .*$"):
+        backends()[1].compile(Part("lm-format-enforcer", form, text))
+
+
+# --- both ---
+
+SAMPLES = [("regex", "(?:ab|é🙂|日*)+x"), ("json", json.dumps(FOLDER)), ("json", "{}")]
+
+
+@given(sample=st.sampled_from(SAMPLES), seed=st.integers(0, 999), back=st.integers(0, 12))
+@settings(max_examples=40, deadline=None)
+def test_going_back_is_as_never_gone(sample: tuple[str, str], seed: int, back: int) -> None:
+    """The masks after a rollback are those of a fresh matcher at the same place."""
+    choose, matcher, tokens = random.Random(seed), maker(*sample)(), []
+    while len(tokens) < 12 and (possible := sorted(allowed(matcher.narrow) - {END})):
+        tokens.append(choose.choice(possible))
+        assert matcher.advance(tokens[-1])
+    kept = max(0, len(tokens) - back)
+    matcher.rollback(len(tokens) - kept)
+    again = maker(*sample)()
+    assert all(again.advance(token) for token in tokens[:kept])
+    assert allowed(matcher.narrow) == allowed(again.narrow)
+    assert matcher.can_end() == again.can_end()
+
+
+def test_a_fault_of_the_library_is_no_end_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text fails, and no token can be taken."""
+    guide = guarded({"type": "array", "items": {"type": "number"}, "title": "fails"})
+    assert guide.accept([*b"["])
+
+    def fail(_: Any) -> str:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(
+        lm_format_enforcer_json._lib.NumberParsingState, "get_allowed_characters", fail
+    )
+    assert not guide.accept([ord("1")])
+    allowed(guide.fill)
+    assert guide.failure == "RuntimeError: a fault"
+    assert not guide.accept([END])
+
+
+def test_few_states_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was forgotten is found out again."""
+    monkeypatch.setattr(lm_format_enforcer_json, "_MOST_STATES", 5)
+    monkeypatch.setattr(lm_format_enforcer_json, "MOST_MASKS", 2)
+    for schema in (FOLDER, {"enum": ["ab", "aé"]}):
+        for seed in range(3):
+            write(guarded({**schema, "title": "forgotten"}), seed, 60)
+    assert write(Guide([maker("regex", "a{7}b")()], [END]), 0) == "aaaaaaab"

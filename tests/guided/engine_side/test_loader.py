@@ -1,0 +1,125 @@
+"""The engine's side of compiling: shared, bounded, and nobody waits on a thread."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from adapter.guided.engine_side import loader as compiled
+from adapter.guided.engine_side.loader import Compiler
+from adapter.guided.matcher import Guide
+from adapter.guided.program import Part, Program
+from tests.guided.texts import ENDS, VOCABULARY, takes
+
+
+class Slow:
+    """A library whose work the test lets go on, or fail."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.compiled: list[str] = []
+        self.fault: BaseException | None = None
+
+    def compile(self, part: Part) -> Any:
+        self.compiled.append(part.text)
+        if part.text == "slow":
+            self.release.wait(10)
+        if self.fault is not None:
+            raise self.fault
+        return Anything
+
+
+class Anything:
+    """Allows every token."""
+
+    def narrow(self, mask: Any) -> None: ...
+
+    def advance(self, token: int) -> bool:
+        return True
+
+    def rollback(self, count: int) -> None: ...
+
+    def can_end(self) -> bool:
+        return True
+
+
+def program(text: str, *libraries: Any) -> Program:
+    return Program(tuple(Part(each, "json", text) for each in libraries), ends=ENDS)
+
+
+@pytest.fixture
+def compiler() -> Iterator[Compiler]:
+    """One over the small vocabulary."""
+    made = Compiler(lambda: VOCABULARY)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def slow(compiler: Compiler) -> Slow:
+    """Takes the place of outlines."""
+    library = Slow()
+    compiler._load("guidance")._loaded["outlines"] = library
+    return library
+
+
+def got(guide: "Future[Guide]") -> Guide:
+    return guide.result(10)
+
+
+def test_a_guide_holds_all_parts(compiler: Compiler) -> None:
+    """A text has to satisfy each of them."""
+    both = Program(
+        (Part("guidance", "regex", "[a-c]+"), Part("guidance", "regex", "[b-d]+")), ends=ENDS
+    )
+    guide = got(compiler.submit(both))
+    assert takes(guide, [*b"bc"])
+    assert not takes(guide, [*b"ab"], exact=False)
+
+
+def test_others_do_not_wait_for_a_slow_constraint(compiler: Compiler, slow: Slow) -> None:
+    """Many texts of one slow constraint take one thread, and it is compiled once."""
+    waiting = [compiler.submit(program("slow", "outlines")) for _ in range(12)]
+    got(compiler.submit(program("quick", "outlines")))
+    assert not any(guide.done() for guide in waiting)
+    slow.release.set()
+    assert len({id(got(guide)) for guide in waiting}) == 12
+    assert slow.compiled.count("slow") == 1
+
+
+class Panic(BaseException):
+    """As a Rust library raises it."""
+
+
+@pytest.mark.parametrize("fault", [ValueError("no"), Panic("no")])
+def test_a_failure_is_told_to_all_and_tried_again(
+    compiler: Compiler, slow: Slow, fault: BaseException
+) -> None:
+    """What fails leaves no request waiting, and nothing is kept of it."""
+    slow.fault = fault
+    guard, own = Part("guidance", "json", "{}"), Part("outlines", "json", "slow")
+    guides = [compiler.submit(Program((guard, own), ends=ENDS)) for _ in range(3)]
+    slow.release.set()
+    for guide in guides:
+        with pytest.raises(type(fault)):
+            got(guide)
+    slow.fault = None
+    got(compiler.submit(program("slow", "outlines")))
+
+
+def test_memory_is_bounded(compiler: Compiler, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least used is compiled again."""
+    monkeypatch.setattr(compiled, "_KEPT_BYTES", 3 * 2**16)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        got(compiler.submit(program(text, "outlines")))
+    assert slow.compiled == ["a", "b", "c", "b"]
+
+
+def test_an_ended_compiler_refuses(compiler: Compiler) -> None:
+    """A request that comes while the engine ends fails, and does not wait for ever."""
+    got(compiler.submit(program("{}", "guidance")))
+    compiler.close()
+    with pytest.raises(RuntimeError):
+        got(compiler.submit(program('{"type": "null"}', "guidance")))

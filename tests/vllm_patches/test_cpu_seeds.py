@@ -1,0 +1,57 @@
+"""A seeded request whose prompt is read in pieces does not end a CPU engine."""
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.needs_vllm
+
+
+@pytest.fixture
+def state() -> Any:
+    """What vLLM's worker keeps of a seeded request."""
+    import torch
+
+    from adapter.vllm_api import CachedRequestState, current_platform
+    from adapter.vllm_patches.cpu_seeds import repair_generators
+
+    if not current_platform.is_cpu():
+        pytest.skip("the repair is of CPU workers")
+    repair_generators()
+    repair_generators()
+    generator = torch.Generator().manual_seed(7)
+    return CachedRequestState(
+        req_id="a",
+        prompt_token_ids=[1],
+        mm_features=[],
+        sampling_params=None,
+        generator=generator,
+        block_ids=([],),
+        num_computed_tokens=0,
+        output_token_ids=[],
+    )
+
+
+def drawn(generator: Any) -> list[float]:
+    """Random numbers, as vLLM's sampler draws them."""
+    import torch
+
+    numbers: list[float] = torch.empty(4).exponential_(generator=generator).tolist()
+    return numbers
+
+
+def test_a_thrown_away_token_leaves_no_trace(state: Any) -> None:
+    """Set back, the generator draws what the seed gives from the start."""
+    import torch
+
+    first = drawn(state.generator)
+    state.generator.set_offset(state.generator.get_offset() - 4)
+    assert drawn(state.generator) == first == drawn(torch.Generator().manual_seed(7))
+
+
+def test_a_plain_cpu_generator_cannot_be_set_back() -> None:
+    """Why the repair is needed; where this fails, it is not any more."""
+    import torch
+
+    with pytest.raises(RuntimeError, match="offset"):
+        torch.Generator().get_offset()
