@@ -38,8 +38,9 @@ class CompletionV2Plugin:
         """
         vllm_version.check(vllm_version.installed())
         from adapter.engine.detokenizer import repair_detokenizer
+        from adapter.server.key_errors import KeyErrors
         from adapter.server.openapi import completions_route, describe
-        from adapter.server.routes import LLM_ENGINE_PATH, PATH, CompletionsEndpoint, KeyErrors
+        from adapter.server.routes import LLM_ENGINE_PATH, PATH, CompletionsEndpoint
         from adapter.settings import for_llm_engine
         from adapter.vllm_api import envs
 
@@ -59,25 +60,13 @@ class CompletionV2Plugin:
 
     async def init_state(self, engine_client: Any, state: State, args: Namespace) -> None:
         """Give the route its engine. Without one (vLLM's render server) it answers 503."""
-        from adapter.engine.client import Engine
-        from adapter.settings import settings_from
+        from adapter.server.state import server_state
         from adapter.vllm_api import logger
 
-        settings = settings_from(args)
+        server = server_state(engine_client, state, args)
         for endpoint in self._endpoints:
-            endpoint.settings = settings
-            endpoint.keep_alive_seconds = float(getattr(args, "sse_keep_alive_interval", 0) or 0)
-            endpoint.adds_request_id = not getattr(args, "enable_request_id_headers", False)
-            endpoint.state = state
+            endpoint.open(server)
         for name in _WITHOUT_EFFECT:
             if getattr(args, name, False):
                 flag = "--" + name.replace("_", "-")
                 logger.warning("%s has no effect on POST /v2/completions", flag)
-        if engine_client is None:
-            return
-        observability = engine_client.vllm_config.observability_config
-        engine = Engine(engine_client, state.openai_serving_models, settings)
-        engine.start()
-        for endpoint in self._endpoints:
-            endpoint.traces = observability.otlp_traces_endpoint is not None
-            endpoint.engine = engine

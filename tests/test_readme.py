@@ -4,18 +4,18 @@ import re
 from pathlib import Path
 
 from adapter.contract.request import CompletionV2Request
-from adapter.planning.translate import FIELDS
+from adapter.planning.fields import FIELDS
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN = (
-    "<!-- fields: written by `python -m tests.test_readme` from adapter/planning/translate.py -->\n"
+    "<!-- fields: written by `python -m tests.test_readme` from adapter/planning/fields.py -->\n"
 )
 END = "<!-- end of fields -->"
 
 
 def rendered_table() -> str:
     """The table of all fields, in FIELDS' order."""
-    rows = [f"| `{name}` | {what} |\n" for name, what in FIELDS.items()]
+    rows = [f"| `{name}` | {field.words} |\n" for name, field in FIELDS.items()]
     return "| field | what happens |\n|---|---|\n" + "".join(rows)
 
 

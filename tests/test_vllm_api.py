@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import get_protocol_members
 
-from adapter.planning import work as engine_io
+from adapter.engine import updates
+from adapter.planning import calls
 from tests import fake_engine
 
 needs_vllm = pytest.mark.needs_vllm
@@ -41,7 +43,7 @@ def parameters(function: Any) -> set[str]:
 
 
 def protocol_fields(protocol: type) -> set[str]:
-    return set(typing.get_type_hints(protocol))
+    return set(get_protocol_members(protocol))
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -74,13 +76,20 @@ def test_version_is_the_expected_one() -> None:
 
 @needs_vllm
 def test_sampling_params_take_our_fields() -> None:
-    """vLLM's SamplingParams take every field that translate.py may set, and engine.py's own."""
+    """vLLM's SamplingParams take every field that a plan may set, and the engine client's own."""
     from adapter.vllm_api import SamplingParams
 
-    ours = {*typing.get_type_hints(engine_io.SamplingFields)}
-    require(parameters(SamplingParams), ours, "SamplingParams", "engine_io.py (SamplingFields)")
-    extra = {"output_kind", "flat_logprobs", "skip_clone", "detokenize"}
-    require(parameters(SamplingParams), extra, "SamplingParams", "engine.py and beam_run.py")
+    ours = {*typing.get_type_hints(calls.SamplingFields)}
+    require(
+        parameters(SamplingParams), ours, "SamplingParams", "planning/calls.py (SamplingFields)"
+    )
+    extra = {"n", "output_kind", "flat_logprobs", "skip_clone", "detokenize"}
+    require(
+        parameters(SamplingParams),
+        extra,
+        "SamplingParams",
+        "engine/client.py and engine/beam_runner.py",
+    )
 
 
 @needs_vllm
@@ -88,8 +97,7 @@ def test_sampling_params_keep_what_they_are_given() -> None:
     """What goes into SamplingParams is what the engine sees."""
     from adapter.vllm_api import RequestOutputKind, SamplingParams
 
-    fields = engine_io.SamplingFields(
-        n=2,
+    fields = calls.SamplingFields(
         presence_penalty=0.5,
         frequency_penalty=-0.5,
         repetition_penalty=1.5,
@@ -110,7 +118,7 @@ def test_sampling_params_keep_what_they_are_given() -> None:
         skip_special_tokens=False,
         spaces_between_special_tokens=False,
     )
-    assert set(fields) == set(typing.get_type_hints(engine_io.SamplingFields))
+    assert set(fields) == set(typing.get_type_hints(calls.SamplingFields))
     params = SamplingParams(**fields, output_kind=RequestOutputKind.DELTA, flat_logprobs=True)
     assert {name: getattr(params, name) for name in fields} == fields
     assert params.output_kind == RequestOutputKind.DELTA
@@ -120,11 +128,11 @@ def test_sampling_params_keep_what_they_are_given() -> None:
 @pytest.mark.parametrize(("factor", "kept"), [(0, 0), (0.1, 1), (0.9, 1), (1, 1), (2, 2)])
 def test_lowest_temperature_is_vllms(factor: float, kept: float) -> None:
     """vLLM raises a temperature above 0 to the bound that translate.py knows, and no other."""
-    from adapter.planning.translate import LOWEST_TEMPERATURE
+    from adapter.planning.values import LOWEST_TEMPERATURE
     from adapter.vllm_api import SamplingParams
 
     params = SamplingParams(temperature=factor * LOWEST_TEMPERATURE)
-    assert params.temperature == kept * LOWEST_TEMPERATURE, "open adapter/planning/translate.py"
+    assert params.temperature == kept * LOWEST_TEMPERATURE, "open adapter/planning/values.py"
 
 
 @needs_vllm
@@ -141,12 +149,12 @@ def test_add_request_takes_what_we_pass() -> None:
 
 
 @needs_vllm
-def test_collector_tells_an_inbox() -> None:
+def test_collector_notifies_a_reader() -> None:
     """vLLM's RequestOutputCollector calls set() of whatever is its `ready`, and joins outputs."""
     from vllm.outputs import CompletionOutput, RequestOutput
     from vllm.v1.engine.output_processor import RequestOutputCollector
 
-    from adapter.engine.output_reader import Collector, Inbox
+    from adapter.engine.output_reader import Collector, OutputReader
     from adapter.vllm_api import RequestOutputKind
 
     def output(text: str, *, finished: bool = False) -> RequestOutput:
@@ -157,22 +165,27 @@ def test_collector_tells_an_inbox() -> None:
 
     async def read() -> None:
         collector = RequestOutputCollector(RequestOutputKind.DELTA, "r")
-        require(dir(collector), protocol_fields(Collector), "RequestOutputCollector", "inbox.py")
+        require(
+            dir(collector),
+            protocol_fields(Collector),
+            "RequestOutputCollector",
+            "engine/output_reader.py",
+        )
         collector.put(output("a"))
-        inbox, news = Inbox(lambda error: error), []
-        inbox.on_news = lambda: news.append("news")
-        inbox.add(0, collector)
+        reader, news = OutputReader(lambda error: error), []
+        reader.on_news = lambda: news.append("news")
+        reader.add(0, collector)
         collector.put(output("b"))
         assert news == ["news"]
-        ((index, update),) = inbox.take()
-        assert (index, update.outputs[0].text, inbox.finished) == (0, "ab", False)
+        ((index, update),) = reader.take()
+        assert (index, update.outputs[0].text, reader.finished) == (0, "ab", False)
         collector.put(output("c", finished=True))
         assert news == ["news"] * 2
-        assert [update.outputs[0].text for _, update in inbox.take()] == ["c"]
-        assert inbox.finished
+        assert [update.outputs[0].text for _, update in reader.take()] == ["c"]
+        assert reader.finished
         collector.put(ValueError("gone"))
         with pytest.raises(ValueError, match="gone"):
-            inbox.take()
+            reader.take()
 
     asyncio.run(read())
 
@@ -277,26 +290,26 @@ def test_models_have_what_we_read() -> None:
 
 @needs_vllm
 def test_outputs_have_what_we_read() -> None:
-    """vLLM's outputs have the attributes that engine_io.py names, and the fake ones the same."""
+    """vLLM's outputs have the attributes that engine/updates.py names, and so have the fakes."""
     from vllm.outputs import CompletionOutput, RequestOutput
 
-    candidate = protocol_fields(engine_io.CandidateUpdate)
+    candidate = protocol_fields(updates.CandidateUpdate)
     fields = {field.name for field in dataclasses.fields(CompletionOutput)}
-    require(fields, candidate, "CompletionOutput", "engine_io.py (CandidateUpdate)")
+    require(fields, candidate, "CompletionOutput", "engine/updates.py (CandidateUpdate)")
     assert candidate <= set(dir(fake_engine.Candidate()))
-    update = protocol_fields(engine_io.PromptUpdate)
-    require(parameters(RequestOutput), update, "RequestOutput", "engine_io.py (PromptUpdate)")
+    update = protocol_fields(updates.PromptUpdate)
+    require(parameters(RequestOutput), update, "RequestOutput", "engine/updates.py (PromptUpdate)")
     assert update <= set(dir(fake_engine.Output([])))
 
 
 @needs_vllm
 def test_logprobs_have_what_we_read() -> None:
-    """FlatLogprobs have the lists that engine_io.py names, the token itself first."""
+    """FlatLogprobs have the lists that engine/updates.py names, the token itself first."""
     from vllm.logprobs import FlatLogprobs
 
-    names = protocol_fields(engine_io.LogprobTable)
+    names = protocol_fields(updates.LogprobTable)
     fields = {field.name for field in dataclasses.fields(FlatLogprobs)}
-    require(fields, names, "FlatLogprobs", "engine_io.py (LogprobTable)")
+    require(fields, names, "FlatLogprobs", "engine/updates.py (LogprobTable)")
     assert names <= set(dir(fake_engine.Table()))
     real = FlatLogprobs()
     real.append(None)
@@ -309,11 +322,11 @@ def test_logprobs_have_what_we_read() -> None:
 
 @needs_vllm
 def test_finish_reasons_are_known() -> None:
-    """respond.py knows the finish reasons that vLLM has."""
+    """engine/updates.py knows the finish reasons that vLLM has."""
     from vllm.v1.engine import FINISH_REASON_STRINGS
 
     known = {"stop", "length", "abort", "error", "repetition"}
-    assert set(FINISH_REASON_STRINGS) <= known, "open adapter/answer/deltas.py (finish_reason_of)"
+    assert set(FINISH_REASON_STRINGS) <= known, "open adapter/engine/updates.py (finish_reason_of)"
 
 
 @needs_vllm

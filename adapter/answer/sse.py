@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
-from adapter.answer.deltas import Delta, Usage
+from adapter.answer.choice import Delta
+from adapter.answer.deltas import Usage
 from adapter.errors import ApiError
 
 DONE = b"data: [DONE]\n\n"

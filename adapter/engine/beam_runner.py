@@ -9,17 +9,17 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from adapter.answer.deltas import finish_reason_of
-from adapter.engine.beam_search import BeamSearch, Finished, best_tokens, entries_needed
+from adapter.engine.beam_search import BeamSearch, Finished, best_tokens
 from adapter.engine.detokenizer import CONTEXT, REPLACEMENT, Tokens
-from adapter.engine.output_reader import Inbox
-from adapter.planning.work import (
+from adapter.engine.output_reader import OutputReader
+from adapter.engine.updates import (
     CandidateUpdate,
-    EngineCall,
     LogprobTable,
     PromptUpdate,
-    SamplingFields,
+    finish_reason_of,
 )
+from adapter.planning.calls import EngineCall, SamplingFields
+from adapter.planning.modes import Beams
 from adapter.vllm_api import RequestOutputKind, SamplingParams
 
 
@@ -31,7 +31,7 @@ class Question(NamedTuple):
     params: SamplingParams
 
 
-Ask = Callable[[Sequence[Question]], AbstractAsyncContextManager[Inbox]]
+Ask = Callable[[Sequence[Question]], AbstractAsyncContextManager[OutputReader]]
 """Gives questions to the engine; leaving the context aborts what is not finished."""
 
 
@@ -76,14 +76,15 @@ async def run_beam_search(call: EngineCall, name: str, ask: Ask, tokens: Tokens)
     Raises:
         ApiError: the engine failed, stopped or gave it up.
     """
-    settings = call.work.beam
-    assert settings is not None
+    mode = call.work.mode
+    assert isinstance(mode, Beams)
+    settings = mode.search
     prompt = call.prompt.token_ids
     skips = call.work.sampling.get("skip_special_tokens", True)
     search = BeamSearch(
         settings, lambda ids: tokens.text_after(call.prompt, ids, skip_special_tokens=skips)
     )
-    fields = SamplingFields(logprobs=entries_needed(settings))
+    fields = SamplingFields(logprobs=settings.entries_needed)
     first_fields = fields.copy()
     if "prompt_logprobs" in call.work.sampling:
         first_fields["prompt_logprobs"] = call.work.sampling["prompt_logprobs"]
@@ -98,7 +99,7 @@ async def run_beam_search(call: EngineCall, name: str, ask: Ask, tokens: Tokens)
         step += 1
     answers = [
         _answer(index, call, finished, settings.logprobs, tokens)
-        if index < call.work.answers
+        if index < mode.answers
         else _counted(index, finished)
         for index, finished in enumerate(search.finished())
     ]
@@ -126,9 +127,9 @@ async def _score(
         for position, token_ids in enumerate(sequences)
     ]
     scored: dict[int, PromptUpdate] = {}
-    async with ask(questions) as inbox:
-        while not inbox.finished:
-            scored.update(await inbox.news())
+    async with ask(questions) as reader:
+        while not reader.finished:
+            scored.update(await reader.news())
     return [scored[position] for position in range(len(sequences))]
 
 

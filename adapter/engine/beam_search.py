@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from adapter.planning.work import BeamSettings, LogprobTable
+from adapter.engine.updates import LogprobTable
+from adapter.planning.modes import BeamSettings
 
 # More tokens than a character has bytes: those before its last one print nothing.
 _SILENT_TOKENS = 8
@@ -68,7 +69,7 @@ class BeamSearch:
         self._text_of = text_of
         self.running: list[Beam] = [Beam(None, (), 0.0)]
         self._finished: list[Finished] = []
-        self._ends = settings.end_token_ids | settings.stop_token_ids
+        self._ends = settings.eos_token_ids | settings.stop_token_ids
         # A stop string of n characters ends in the last token and begins at most n tokens before,
         # not counting tokens that print nothing.
         self._window = max(map(len, settings.stop), default=0) + _SILENT_TOKENS
@@ -127,7 +128,7 @@ class BeamSearch:
         """Finish reason and stop reason of a beam that has just ended."""
         assert beam.last is not None
         token_id = beam.last.token_id
-        if token_id in self._settings.end_token_ids:
+        if token_id in self._settings.eos_token_ids:
             return "stop", None
         if token_id in self._settings.stop_token_ids:
             return "stop", token_id
@@ -160,13 +161,3 @@ def best_tokens(table: LogprobTable) -> Iterable[tuple[int, float]]:
     """
     start, end = table.start_indices[0] + 1, table.end_indices[0]
     return zip(table.token_ids[start:end], table.logprobs[start:end], strict=True)
-
-
-def entries_needed(settings: BeamSettings) -> int:
-    """How many of the best tokens of a beam a step must know.
-
-    Enough that `width` of them do not end: every end token may be among them, and with stop strings
-    as many again that complete one.
-    """
-    ends = len(settings.end_token_ids | settings.stop_token_ids)
-    return max(settings.width * (2 if settings.stop else 1) + ends, settings.logprobs or 0)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from adapter.planning.work import Prompt, SamplingFields
+from adapter.planning.calls import SamplingFields, TokenizedPrompt
 from adapter.vllm_api import (
     FastIncrementalDetokenizer,
     IncrementalDetokenizer,
@@ -30,11 +30,11 @@ class Tokens:
         """For a prompt, from its first token on."""
         return _TokenText(self, ())
 
-    def completion(self, prompt: Prompt) -> "_TokenText":
+    def completion(self, prompt: TokenizedPrompt) -> "_TokenText":
         """For what comes after a prompt."""
         return _TokenText(self, prompt.token_ids[-CONTEXT:])
 
-    def ends_inside_character(self, prompt: Prompt) -> bool:
+    def ends_inside_character(self, prompt: TokenizedPrompt) -> bool:
         """True if the prompt's last tokens are the first bytes of a character."""
         return bool(_begun_character(self._tokenizer, prompt.token_ids))
 
@@ -51,7 +51,7 @@ class Tokens:
         return name
 
     def text_after(
-        self, prompt: Prompt, token_ids: Sequence[int], *, skip_special_tokens: bool
+        self, prompt: TokenizedPrompt, token_ids: Sequence[int], *, skip_special_tokens: bool
     ) -> str:
         """The text of generated tokens, without a character that is not complete."""
         context = prompt.token_ids[-CONTEXT:]

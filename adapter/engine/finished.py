@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence, Set
 
-from adapter.planning.work import CandidateUpdate, PromptUpdate
+from adapter.engine.updates import CandidateUpdate, Updates
 
 
 class FinishedTexts:
@@ -18,7 +18,7 @@ class FinishedTexts:
         self._ends = ends
         self._taken: dict[tuple[int, int], list[int]] = {}
 
-    def of(self, updates: Sequence[tuple[int, PromptUpdate]]) -> Iterator[str]:
+    def of(self, updates: Updates) -> Iterator[str]:
         """The texts that a batch of updates finishes.
 
         A text that was cut, by its length or by a stop string, is not finished.

@@ -2,8 +2,8 @@
 
 vLLM puts a request's outputs into a RequestOutputCollector, and its generate() has a task sleep on
 the collector's event: each token then costs a future, a turn of that task, and the coroutines
-between. An Inbox gives the collectors an event that tells their reader at once; the reader takes
-what is there when it likes, and what comes meanwhile is joined by the collector, as in generate().
+between. An OutputReader gives the collectors an event that notifies it at once; its user takes what
+is there when it likes, and what comes meanwhile is joined by the collector, as in generate().
 """
 
 import asyncio
@@ -11,10 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from adapter.planning.work import PromptUpdate
-
-Updates = list[tuple[int, PromptUpdate]]
-"""What came in one turn of the event loop, each with its prompt's index."""
+from adapter.engine.updates import PromptUpdate, Updates
 
 
 class Collector(Protocol):
@@ -30,21 +27,21 @@ class Collector(Protocol):
         """Nothing will be read any more."""
 
 
-class _Bell(asyncio.Event):
-    """The event of one collector; set, it tells the inbox."""
+class _Notifier(asyncio.Event):
+    """The event of one collector; set, it tells the reader."""
 
-    def __init__(self, index: int, collector: Collector, inbox: "Inbox") -> None:
+    def __init__(self, index: int, collector: Collector, reader: "OutputReader") -> None:
         super().__init__()
         self.index = index
         self.collector = collector
-        self._inbox = inbox
+        self._reader = reader
 
     def set(self) -> None:
         super().set()
-        self._inbox.ring(self)
+        self._reader._notify(self)
 
 
-class Inbox:
+class OutputReader:
     """The updates of all prompts of one request."""
 
     def __init__(self, as_error: Callable[[Exception], Exception]) -> None:
@@ -53,7 +50,7 @@ class Inbox:
         self.on_news: Callable[[], object] = _nobody
         """Called when there is something to take, once until it was taken."""
         self._collectors: dict[int, Collector] = {}
-        self._rung: list[_Bell] = []
+        self._notified: list[_Notifier] = []
         self._unfinished: set[int] = set()
 
     def add(self, index: int, collector: Collector) -> None:
@@ -61,7 +58,7 @@ class Inbox:
         self._collectors[index] = collector
         self._unfinished.add(index)
         has_news = collector.ready.is_set()
-        collector.ready = _Bell(index, collector, self)
+        collector.ready = _Notifier(index, collector, self)
         if has_news:
             collector.ready.set()
 
@@ -76,18 +73,18 @@ class Inbox:
         Raises:
             Exception: as_error's of the engine's own, which ends the request.
         """
-        rung, self._rung = self._rung, []
-        updates: Updates = []
-        for bell in rung:
+        notified, self._notified = self._notified, []
+        updates: list[tuple[int, PromptUpdate]] = []
+        for notifier in notified:
             try:
-                update = bell.collector.get_nowait()
+                update = notifier.collector.get_nowait()
             except Exception as error:
                 raise self._as_error(error) from error
             if update is None:  # it was set, and holds nothing
                 continue
             if update.finished:
-                self._unfinished.discard(bell.index)
-            updates.append((bell.index, update))
+                self._unfinished.discard(notifier.index)
+            updates.append((notifier.index, update))
         return updates
 
     async def news(self) -> Updates:
@@ -113,13 +110,13 @@ class Inbox:
             collector.ready = asyncio.Event()  # no circle of references is left behind
             collector.close()
         self._collectors.clear()
-        self._rung.clear()
+        self._notified.clear()
         return unfinished
 
-    def ring(self, bell: _Bell) -> None:
+    def _notify(self, notifier: _Notifier) -> None:
         """A collector has something."""
-        self._rung.append(bell)
-        if len(self._rung) == 1:
+        self._notified.append(notifier)
+        if len(self._notified) == 1:
             self.on_news()
 
 

@@ -22,6 +22,10 @@ class RequestRecord:
         self.n: int | None = None
         self.best_of: int | None = None
         self.ignored: tuple[str, ...] = ()
+        self.adjusted: tuple[str, ...] = ()
+        """Fields that vLLM could not take exactly."""
+        self.guided: str | None = None
+        """Who holds the constraint, and whether the finished text is checked besides."""
         self.constraint = NONE
         """The kind of constraint."""
         self.backend = NONE

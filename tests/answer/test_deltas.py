@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from adapter.answer.deltas import LOWEST_LOGPROB, Answer, Delta, Usage, finite, fold
+from adapter.answer.choice import Delta
+from adapter.answer.deltas import Answer, Usage, fold
+from adapter.answer.logprobs import LOWEST_LOGPROB, finite
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import GenerationFailed, Unavailable
-from adapter.planning.work import EngineCall, Prompt, Work
+from adapter.planning.calls import EngineCall, TokenizedPrompt, Work
+from adapter.planning.facts import ServerFacts
+from adapter.planning.infill import Infill
+from adapter.planning.modes import Greedy, Mode, Score
+from adapter.planning.plan import plan
 from tests.fake_engine import Candidate, Output, Table, said
 
 # Token ids: the bytes of the pieces below, and two special tokens.
@@ -59,34 +65,34 @@ class PlainTokenTexts:
     def prompt(self) -> PlainTokenText:
         return PlainTokenText()
 
-    def completion(self, prompt: Prompt) -> PlainTokenText:
+    def completion(self, prompt: TokenizedPrompt) -> PlainTokenText:
         return PlainTokenText(PIECES[4] if self.ends_inside_character(prompt) else b"")
 
-    def ends_inside_character(self, prompt: Prompt) -> bool:
+    def ends_inside_character(self, prompt: TokenizedPrompt) -> bool:
         return prompt.token_ids[-1] == 4
 
 
-def answer(
-    *prompts: Prompt, copies: int = 1, generates: bool = True, best_of: int = 0, **fields: Any
-) -> Answer:
+FACTS = ServerFacts(
+    max_model_len=64,
+    vocab_size=100,
+    max_prompt_token_id=99,
+    document_separator=90,
+    max_choices=64,
+    max_logprobs=20,
+    eos_token_ids=frozenset({90}),
+    infill=Infill("{prefix}{suffix}"),
+)
+
+
+def answer(*prompts: TokenizedPrompt, mode: Mode | None = None, **fields: Any) -> Answer:
     """The answer to a request for some prompts, one prompt "red" where none is given.
 
-    copies: how many choices each of the engine's candidates stands for.
+    mode: how the answers are made, where it is not as the request asks.
     """
-    request = CompletionV2Request(model="m", prompt="x", best_of=best_of, **fields)
-    candidates = max(best_of, request.n)
-    work = Work(
-        sampling={},
-        answers=request.n,
-        candidates=candidates,
-        distinct=candidates // copies,
-        ranked=best_of > 1,
-        generates=generates,
-        runs=True,
-        beam=None,
-    )
-    calls = [EngineCall(prompt, work) for prompt in prompts or (Prompt("red", [1]),)]
-    return Answer(request, calls, PlainTokenTexts())
+    planned = plan(CompletionV2Request(model="m", prompt="x", **fields), FACTS)
+    work = Work(mode or planned.mode, planned.sampling)
+    calls = [EngineCall(prompt, work) for prompt in prompts or (TokenizedPrompt("red", [1]),)]
+    return Answer(planned.shape, calls, PlainTokenTexts())
 
 
 def choices(made: Answer, *updates: Output | tuple[int, Output]) -> list[dict[str, Any]]:
@@ -148,8 +154,10 @@ def test_fold_leaves_the_deltas_alone() -> None:
     assert fold(deltas) == first
 
 
-@pytest.mark.parametrize("prompt", [Prompt("red", [1]), Prompt(None, [1])], ids=["text", "ids"])
-def test_echo_comes_first_and_once(prompt: Prompt) -> None:
+@pytest.mark.parametrize(
+    "prompt", [TokenizedPrompt("red", [1]), TokenizedPrompt(None, [1])], ids=["text", "ids"]
+)
+def test_echo_comes_first_and_once(prompt: TokenizedPrompt) -> None:
     """With echo the prompt stands once, at the beginning of the first delta of its choice."""
     made = answer(prompt, echo=True)
     deltas = made.deltas([(0, said(" green", 2))]) + made.deltas([(0, said(" blue", 3))])
@@ -158,7 +166,7 @@ def test_echo_comes_first_and_once(prompt: Prompt) -> None:
 
 def test_echo_of_text_is_the_callers_text() -> None:
     """Special tokens that the tokenizer added to a text are not echoed."""
-    made = answer(Prompt("red", [91, 1]), echo=True)
+    made = answer(TokenizedPrompt("red", [91, 1]), echo=True)
     assert choices(made, said(" green", 2, finish="stop"))[0]["text"] == "red green"
 
 
@@ -169,37 +177,37 @@ def test_echo_of_text_is_the_callers_text() -> None:
 )
 def test_echo_of_ids_follows_skip_special_tokens(fields: dict[str, Any], text: str) -> None:
     """Special tokens among a prompt's ids are echoed where they are not skipped."""
-    made = answer(Prompt(None, [91, 1]), echo=True, **fields)
+    made = answer(TokenizedPrompt(None, [91, 1]), echo=True, **fields)
     assert choices(made, said("", finish="stop"))[0]["text"] == text
 
 
 def test_echo_of_no_prompt_is_nothing() -> None:
     """The separator that stands for an empty prompt is not echoed."""
-    made = answer(Prompt("", [90]), echo=True)
+    made = answer(TokenizedPrompt("", [90]), echo=True)
     assert choices(made, said("red", 1, finish="stop"))[0]["text"] == "red"
 
 
 def test_echo_of_ids_with_a_character_of_two_tokens() -> None:
     """A character that two prompt tokens make is echoed whole."""
-    made = answer(Prompt(None, [4, 5, 2]), echo=True)
+    made = answer(TokenizedPrompt(None, [4, 5, 2]), echo=True)
     assert choices(made, said("", finish="stop"))[0]["text"] == "🐈 green"
 
 
 def test_unfinished_character_of_the_prompt_is_not_repeated() -> None:
     """Where the prompt ends inside a character nobody finishes, its bytes are not the answer's."""
-    made = answer(Prompt(None, [1, 4]))
+    made = answer(TokenizedPrompt(None, [1, 4]))
     assert choices(made, said("", 1), said("\ufffdred", 1, finish="stop"))[0]["text"] == "red"
 
 
 def test_character_that_the_completion_finishes_is_the_answers() -> None:
     """Where the completion finishes the prompt's last character, it shows it whole."""
-    made = answer(Prompt(None, [1, 4]))
+    made = answer(TokenizedPrompt(None, [1, 4]))
     assert choices(made, said("🐈", 5, finish="stop"))[0]["text"] == "🐈"
 
 
 def test_own_replacement_character_stays() -> None:
     """A replacement character that the model wrote stays, also after a whole character."""
-    made = answer(Prompt(None, [1]))
+    made = answer(TokenizedPrompt(None, [1]))
     assert choices(made, said("\ufffdred", 1, finish="stop"))[0]["text"] == "\ufffdred"
 
 
@@ -208,7 +216,7 @@ def test_own_replacement_character_stays() -> None:
 
 def test_nothing_is_generated() -> None:
     """With max_tokens 0 a token that the engine made all the same is neither shown nor counted."""
-    made = answer(Prompt("red", [1]), generates=False, copies=2, n=2, max_tokens=0)
+    made = answer(TokenizedPrompt("red", [1]), mode=Score(2), n=2, max_tokens=0)
     assert choices(made, said(" green", 2, finish="stop")) == [
         {"index": 0, "text": "", "logprobs": None, "finish_reason": "length"},
         {"index": 1, "text": "", "logprobs": None, "finish_reason": "length"},
@@ -218,7 +226,7 @@ def test_nothing_is_generated() -> None:
 
 def test_nothing_with_logprobs_has_empty_lists() -> None:
     """logprobs of nothing are empty lists."""
-    made = answer(generates=False, max_tokens=0, logprobs=1)
+    made = answer(mode=Score(1), max_tokens=0, logprobs=1)
     (choice,) = choices(made, said("", finish="length"))
     assert choice["logprobs"] == {
         "tokens": [],
@@ -230,7 +238,9 @@ def test_nothing_with_logprobs_has_empty_lists() -> None:
 
 def test_prompt_is_scored() -> None:
     """echo, logprobs and max_tokens 0 give the scores of the prompt, the first one null."""
-    made = answer(Prompt("red green", [1, 2]), generates=False, max_tokens=0, logprobs=1, echo=True)
+    made = answer(
+        TokenizedPrompt("red green", [1, 2]), mode=Score(1), max_tokens=0, logprobs=1, echo=True
+    )
     table = Table().add().add((2, -1.5, " green"), (3, -0.25, " blue"))
     (choice,) = choices(made, Output([Candidate(" six", [6], "length")], table))
     assert choice["text"] == "red green"
@@ -356,7 +366,7 @@ def test_offsets_count_characters() -> None:
 
 def test_offsets_go_on_after_the_echo() -> None:
     """With echo the offsets of the completion follow those of the prompt."""
-    made = answer(Prompt("éred", [7, 1]), logprobs=0, echo=True)
+    made = answer(TokenizedPrompt("éred", [7, 1]), logprobs=0, echo=True)
     update = final(" green", [2])
     update.prompt_logprobs = Table().add().add((1, -0.25, "red"))
     (choice,) = choices(made, update)
@@ -368,7 +378,7 @@ def test_offsets_go_on_after_the_echo() -> None:
 
 def test_offsets_of_an_added_start_token() -> None:
     """A start token that the tokenizer added is scored, and takes no room in the echoed text."""
-    made = answer(Prompt("red green", [91, 1, 2]), logprobs=0, echo=True)
+    made = answer(TokenizedPrompt("red green", [91, 1, 2]), logprobs=0, echo=True)
     update = final(" blue", [3])
     update.prompt_logprobs = Table().add().add((1, -1.0, "red")).add((2, -1.0, " green"))
     (choice,) = choices(made, update)
@@ -379,7 +389,7 @@ def test_offsets_of_an_added_start_token() -> None:
 
 def test_special_token_that_the_caller_wrote_has_room() -> None:
     """A special token that the caller wrote into a text is part of the echo."""
-    prompt = Prompt("red<|end|> green", [91, 1, 90, 2])
+    prompt = TokenizedPrompt("red<|end|> green", [91, 1, 90, 2])
     made = answer(prompt, logprobs=0, echo=True)
     update = final("", [])
     update.prompt_logprobs = Table().add().add((1, -1.0, "")).add((90, -1.0, "")).add((2, -1, ""))
@@ -390,7 +400,7 @@ def test_special_token_that_the_caller_wrote_has_room() -> None:
 
 def test_scores_of_an_empty_prompt() -> None:
     """The separator that stands for an empty prompt is listed, without a score and without room."""
-    made = answer(Prompt("", [90]), logprobs=0, echo=True)
+    made = answer(TokenizedPrompt("", [90]), logprobs=0, echo=True)
     update = final("red", [1])
     update.prompt_logprobs = Table().add()
     (choice,) = choices(made, update)
@@ -401,7 +411,7 @@ def test_scores_of_an_empty_prompt() -> None:
 
 def test_offsets_match_the_text_after_a_cut_character() -> None:
     """After an unfinished character of the prompt each offset is where the token's text stands."""
-    made = answer(Prompt(None, [1, 4]), logprobs=0)
+    made = answer(TokenizedPrompt(None, [1, 4]), logprobs=0)
     (choice,) = choices(made, final("\ufffdred green", [1, 2]))
     assert choice["text"] == "red green"
     assert choice["logprobs"]["text_offset"] == [0, 3]
@@ -504,7 +514,8 @@ def test_fold_of_a_stream_is_the_response(name: str, copies: int) -> None:
 
     whole = [("".join(text for text, _ in pieces), every_id)]
     streamed, sent_whole = (
-        choices(answer(copies=copies, n=copies, **fields), *updates(cut)) for cut in (pieces, whole)
+        choices(answer(mode=Greedy(copies, copies), n=copies, **fields), *updates(cut))
+        for cut in (pieces, whole)
     )
     assert streamed == sent_whole
     assert [choice["index"] for choice in streamed] == list(range(copies))
@@ -515,7 +526,7 @@ def test_fold_of_a_stream_is_the_response(name: str, copies: int) -> None:
 
 def test_choices_are_ordered_by_prompt_then_n() -> None:
     """Choice prompt * n + i is the i-th answer to a prompt, in whatever order they come."""
-    made = answer(Prompt("red", [1]), Prompt("é", [7]), n=2, echo=True)
+    made = answer(TokenizedPrompt("red", [1]), TokenizedPrompt("é", [7]), n=2, echo=True)
     updates = [
         (1, said("d", 2, finish="stop", index=1)),
         (0, said("b", 2, finish="stop", index=1)),
@@ -542,7 +553,9 @@ def test_every_choice_has_the_echoed_scores() -> None:
 
 def test_usage_counts_every_choice_and_each_prompt_once() -> None:
     """Usage counts the tokens of all choices, of copies too, and each prompt once."""
-    made = answer(Prompt("red", [1]), Prompt("red green", [1, 2]), copies=3, n=3)
+    made = answer(
+        TokenizedPrompt("red", [1]), TokenizedPrompt("red green", [1, 2]), temperature=0, n=3
+    )
     assert made.usage() == Usage(3, 0)
     made.deltas([(0, said(" green blue", 2, 3)), (1, said("", 90, finish="stop"))])
     assert made.usage() == Usage(3, 9)
@@ -624,7 +637,7 @@ def test_unshown_candidate_may_fail_too() -> None:
 
 def test_greedy_best_of_counts_every_candidate() -> None:
     """Greedy candidates are made once, and all that were asked for are counted."""
-    made = answer(n=2, best_of=4, copies=4)
+    made = answer(n=2, best_of=4, temperature=0)
     folded = choices(made, said(" green", 2, finish="stop"))
     assert [choice["text"] for choice in folded] == [" green", " green"]
     assert made.usage() == Usage(1, 4)
@@ -643,7 +656,7 @@ def test_greedy_best_of_counts_every_candidate() -> None:
 )
 @pytest.mark.parametrize(
     "make",
-    [answer, lambda: answer(logprobs=0), lambda: answer(generates=False, max_tokens=0)],
+    [answer, lambda: answer(logprobs=0), lambda: answer(mode=Score(1), max_tokens=0)],
     ids=["plain", "logprobs", "nothing"],
 )
 def test_unfinished_answer_is_an_error(

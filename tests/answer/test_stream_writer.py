@@ -1,4 +1,4 @@
-"""adapter/answer/stream_writer.py: all streams are written in one callback; none waits for others."""
+"""adapter/answer/stream_writer.py: one callback writes all streams; none waits for another."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from adapter.answer.stream_writer import Outbox
-from adapter.engine.output_reader import Inbox
+from adapter.answer.stream_writer import StreamWriter
+from adapter.engine.output_reader import OutputReader
 from tests.asgi_client import run
 from tests.fake_engine import FakeCollector, said
 
@@ -22,7 +22,7 @@ class Stream:
     name: str
     log: list[str]
     """What happened to all streams, in order."""
-    inbox: Inbox = field(default_factory=lambda: Inbox(lambda error: error))
+    reader: OutputReader = field(default_factory=lambda: OutputReader(lambda error: error))
     reads: asyncio.Event = field(default_factory=asyncio.Event)
     """Unset while the reader is slow."""
     failure: BaseException | None = None
@@ -31,7 +31,7 @@ class Stream:
 
     def __post_init__(self) -> None:
         self.collector = FakeCollector(self.name)
-        self.inbox.add(0, self.collector)
+        self.reader.add(0, self.collector)
         self.reads.set()
 
     def say(self, text: str, *, finished: bool = False) -> None:
@@ -43,7 +43,7 @@ class Stream:
         self.collector.put(update)
 
     def events(self) -> bytes:
-        text = "".join(update.outputs[0].text for _, update in self.inbox.take())
+        text = "".join(update.outputs[0].text for _, update in self.reader.take())
         if text:
             self.log.append(f"made {self.name}:{text}")
         return text.encode()
@@ -60,10 +60,12 @@ class Stream:
 
 
 @asynccontextmanager
-async def writing(outbox: Outbox, *streams: Stream) -> AsyncIterator[list[asyncio.Task[None]]]:
+async def writing(
+    writer: StreamWriter, *streams: Stream
+) -> AsyncIterator[list[asyncio.Task[None]]]:
     """The streams, being written."""
     tasks = [
-        asyncio.create_task(outbox.write(stream.inbox, stream.events, stream.write))
+        asyncio.create_task(writer.write(stream.reader, stream.events, stream.write))
         for stream in streams
     ]
     await settled()
@@ -87,7 +89,7 @@ def test_all_events_are_made_then_all_are_written() -> None:
     async def batch() -> None:
         log: list[str] = []
         a, b = Stream("a", log), Stream("b", log)
-        async with writing(Outbox(), a, b) as tasks:
+        async with writing(StreamWriter(), a, b) as tasks:
             b.say("1")
             a.say("1")
             a.say("2")
@@ -108,7 +110,7 @@ def test_nobody_waits_for_the_making_of_all(monkeypatch: pytest.MonkeyPatch) -> 
     async def batch() -> None:
         log: list[str] = []
         streams = [Stream(name, log) for name in "abc"]
-        async with writing(Outbox(), *streams):
+        async with writing(StreamWriter(), *streams):
             for stream in streams:
                 stream.say("1")
             await settled()
@@ -123,7 +125,7 @@ def test_news_before_the_writing_are_written() -> None:
     async def early() -> None:
         stream = Stream("a", [])
         stream.say("early", finished=True)
-        await Outbox().write(stream.inbox, stream.events, stream.write)
+        await StreamWriter().write(stream.reader, stream.events, stream.write)
         assert stream.log == ["made a:early", "wrote a:early"]
 
     run(early())
@@ -135,7 +137,7 @@ def test_a_slow_reader_keeps_nobody_else_waiting() -> None:
     async def slow() -> None:
         log: list[str] = []
         a, b = Stream("a", log), Stream("b", log)
-        async with writing(Outbox(), a, b) as tasks:
+        async with writing(StreamWriter(), a, b) as tasks:
             a.reads.clear()
             for text in "123":
                 a.say(text)
@@ -158,7 +160,7 @@ def test_a_write_that_takes_a_turn_is_finished_in_a_task() -> None:
 
     async def turns() -> None:
         stream = Stream("a", [], waits_first=True)
-        async with writing(Outbox(), stream) as tasks:
+        async with writing(StreamWriter(), stream) as tasks:
             for text in "12":
                 stream.say(text)
                 await settled()
@@ -187,7 +189,7 @@ def test_a_write_that_waits_gets_the_errors_of_what_it_waits_for() -> None:
             wrote.set()
 
         stream.say("1", finished=True)
-        await Outbox().write(stream.inbox, stream.events, write)
+        await StreamWriter().write(stream.reader, stream.events, write)
         assert wrote.is_set()
         assert stream.log == ["made a:1", "1"]
 
@@ -201,7 +203,7 @@ def test_a_write_sees_the_context_of_its_stream(slow: bool) -> None:
     whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 
     async def contexts() -> None:
-        outbox = Outbox()
+        writer = StreamWriter()
 
         async def stream_of(name: str) -> None:
             stream = Stream(name, [], waits_first=slow)
@@ -214,7 +216,7 @@ def test_a_write_sees_the_context_of_its_stream(slow: bool) -> None:
             asyncio.get_running_loop().call_later(
                 0.01, partial(stream.say, "1", finished=True), context=Context()
             )
-            await outbox.write(stream.inbox, stream.events, write)
+            await writer.write(stream.reader, stream.events, write)
 
         await asyncio.gather(stream_of("a"), stream_of("b"))
 
@@ -229,7 +231,7 @@ def test_a_failing_write_ends_its_stream_alone(slow: bool) -> None:
     async def fails() -> None:
         log: list[str] = []
         a, b = Stream("a", log, failure=OSError("gone"), waits_first=slow), Stream("b", log)
-        async with writing(Outbox(), a, b) as tasks:
+        async with writing(StreamWriter(), a, b) as tasks:
             a.say("1")
             b.say("1")
             await settled()
@@ -249,7 +251,7 @@ def test_a_cancelled_write_cancels_its_stream_alone() -> None:
     async def cancelled() -> None:
         log: list[str] = []
         a, b = Stream("a", log, failure=asyncio.CancelledError()), Stream("b", log)
-        async with writing(Outbox(), a, b) as tasks:
+        async with writing(StreamWriter(), a, b) as tasks:
             a.say("1")
             b.say("1", finished=True)
             await tasks[1]
@@ -266,7 +268,7 @@ def test_an_error_of_the_engine_ends_its_stream_alone() -> None:
     async def fails() -> None:
         log: list[str] = []
         a, b = Stream("a", log), Stream("b", log)
-        async with writing(Outbox(), a, b) as tasks:
+        async with writing(StreamWriter(), a, b) as tasks:
             a.collector.put(ValueError("broken"))
             b.say("1", finished=True)
             await tasks[1]
@@ -283,7 +285,7 @@ def test_leaving_stops_the_writing(slow: bool) -> None:
     async def leaves() -> None:
         log: list[str] = []
         stream = Stream("a", log)
-        async with writing(Outbox(), stream) as tasks:
+        async with writing(StreamWriter(), stream) as tasks:
             if slow:
                 stream.reads.clear()
                 stream.say("1")

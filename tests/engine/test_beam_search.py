@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapter.engine.beam_search import BeamSearch, entries_needed
-from adapter.planning.work import BeamSettings
+from adapter.engine.beam_search import BeamSearch
+from adapter.planning.modes import BeamSettings
 
 END = 2
 VOCABULARY = 24
@@ -43,7 +43,7 @@ def searched(settings: BeamSettings, scores: Any) -> list[tuple[tuple[int, ...],
 def settings(**fields: Any) -> BeamSettings:
     """Settings of a plain search over three letters, 3 tokens long."""
     plain: dict[str, Any] = {"width": 2, "max_tokens": 3, "length_penalty": 1.0}
-    plain |= {"early_stopping": False, "end_token_ids": frozenset({END})}
+    plain |= {"early_stopping": False, "eos_token_ids": frozenset({END})}
     return BeamSettings(**(plain | fields))
 
 
@@ -52,7 +52,7 @@ A_THEN_B = {0: -0.5, 1: -1.5, END: -5.0}
 
 def test_runs_to_max_tokens() -> None:
     """Where nothing ends, the answers have max_tokens tokens and finish by length."""
-    answers = searched(settings(end_token_ids=frozenset()), A_THEN_B)
+    answers = searched(settings(eos_token_ids=frozenset()), A_THEN_B)
     assert answers[0] == ((0, 0, 0), "length", None)
     assert [reason for _, reason, _ in answers] == ["length", "length"]
 
@@ -82,15 +82,15 @@ def test_stop_token_and_stop_string() -> None:
 
 def test_stop_string_across_tokens() -> None:
     """A stop string counts once, where it ends."""
-    answers = searched(settings(stop=("ab",), max_tokens=4, end_token_ids=frozenset()), A_THEN_B)
+    answers = searched(settings(stop=("ab",), max_tokens=4, eos_token_ids=frozenset()), A_THEN_B)
     assert any(reason == "ab" and ids[-2:] == (0, 1) for ids, _, reason in answers)
 
 
 def test_entries_needed() -> None:
     """A step knows enough tokens for `width` beams to live on, whatever ends."""
-    assert entries_needed(settings(width=4)) == 5
-    assert entries_needed(settings(width=4, stop=("x",))) == 9
-    assert entries_needed(settings(width=1, logprobs=5)) == 5
+    assert settings(width=4).entries_needed == 5
+    assert settings(width=4, stop=("x",)).entries_needed == 9
+    assert settings(width=1, logprobs=5).entries_needed == 5
 
 
 @pytest.mark.parametrize("penalty", [1e308, -1e308])
@@ -140,7 +140,7 @@ def our_search(model: Any, prompt: list[int], settings: BeamSettings) -> list[An
     while not search.done:
         rows = torch.tensor([[*prompt, *beam.token_ids] for beam in search.running])
         scores = torch.log_softmax(model(rows).logits[:, -1].float(), dim=-1)
-        best = torch.topk(scores, entries_needed(settings))
+        best = torch.topk(scores, settings.entries_needed)
         search.advance(
             [
                 table(dict(zip(ids.tolist(), values.tolist(), strict=True)))
@@ -182,7 +182,7 @@ def test_same_as_transformers(oracle: Any, width: int, penalty: float, early: bo
                     length_penalty=penalty,
                     # transformers' one beam is greedy search: it ends at the first end token.
                     early_stopping=early or width == 1,
-                    end_token_ids=frozenset({END}),
+                    eos_token_ids=frozenset({END}),
                 ),
             )
         texts = [sequence[len(prompt) :].tolist() for sequence in expected.sequences]

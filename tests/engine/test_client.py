@@ -17,7 +17,8 @@ from adapter.errors import (
     Unavailable,
     UnknownModel,
 )
-from adapter.planning.work import EngineCall, Prompt, SamplingFields, Work
+from adapter.planning.calls import EngineCall, SamplingFields, TokenizedPrompt, Work
+from adapter.planning.modes import Nothing, Sample
 from adapter.settings import Settings
 from tests.asgi_client import run
 from tests.conftest import MODEL
@@ -48,17 +49,8 @@ def make_engine(client: FakeEngineClient, models: FakeServingModels) -> Any:
 
 
 def calls(count: int, *, runs: bool = True) -> list[EngineCall]:
-    work = Work(
-        sampling=SamplingFields(max_tokens=4),
-        answers=1,
-        candidates=1,
-        distinct=1,
-        ranked=False,
-        generates=runs,
-        runs=runs,
-        beam=None,
-    )
-    return [EngineCall(Prompt(None, [10 + index]), work) for index in range(count)]
+    work = Work(Sample(1) if runs else Nothing(1), SamplingFields(max_tokens=4))
+    return [EngineCall(TokenizedPrompt(None, [10 + index]), work) for index in range(count)]
 
 
 def updates_of(engine: Any, made: list[EngineCall], *, stream: bool = True) -> Any:
@@ -259,7 +251,7 @@ def engine_errors() -> dict[str, tuple[Exception, type[ApiError], str | None, st
 )
 def test_error_mapping(name: str) -> None:
     """Each error of vLLM's becomes one of ours; only those meant for callers keep their words."""
-    from adapter.engine.client import as_api_error
+    from adapter.engine.errors import as_api_error
 
     error, kind, param, words = engine_errors()[name]
     mapped = as_api_error(error)
@@ -285,9 +277,9 @@ def test_tokenizing_ends_at_the_first_prompt_that_is_refused(
     def refuse(index: int, count: int) -> None:
         raise InvalidRequest(f"prompt {index} has {count} tokens")
 
-    long = "x" * engine._max_prompt_chars
+    long = "x" * engine._prompts._max_chars
     with pytest.raises(InvalidRequest, match="prompt 0 "):
-        run(engine.tokenize([long, long, long], True, refuse))
+        run(engine.tokenize([long, long, long], add_special_tokens=True, check=refuse))
     assert [len(texts) for texts, _ in client.renderer.asked] == [1]
 
 
@@ -301,7 +293,7 @@ def test_logits_are_no_logprobs(client: FakeEngineClient, models: FakeServingMod
 def test_tokenize(engine: Any, client: FakeEngineClient, tokenizer: Any) -> None:
     """Texts become ids, ids stay as they are, empty texts become the separator, in order."""
     prompts = ["hi cat", [5, 6], "", "é"]
-    token_ids = run(engine.tokenize(prompts, True, accept))
+    token_ids = run(engine.tokenize(prompts, add_special_tokens=True, check=accept))
     assert token_ids == [tokenizer.encode("hi cat"), [5, 6], [0], tokenizer.encode("é")]
     assert [texts for texts, _ in client.renderer.asked] == [["hi cat", "é"]]
 
@@ -309,7 +301,7 @@ def test_tokenize(engine: Any, client: FakeEngineClient, tokenizer: Any) -> None
 @pytest.mark.parametrize("add", [False, True])
 def test_tokenize_asks_for_special_tokens(engine: Any, client: FakeEngineClient, add: bool) -> None:
     """add_special_tokens reaches vLLM's renderer, which is to check no lengths."""
-    run(engine.tokenize(["hi"], add, accept))
+    run(engine.tokenize(["hi"], add_special_tokens=add, check=accept))
     ((_, params),) = client.renderer.asked
     assert (params.add_special_tokens, params.max_total_tokens) == (add, None)
     assert client.renderer.default_cmpl_tok_params.max_total_tokens == 64
@@ -317,14 +309,14 @@ def test_tokenize_asks_for_special_tokens(engine: Any, client: FakeEngineClient,
 
 def test_ids_alone_ask_no_tokenizer(engine: Any, client: FakeEngineClient) -> None:
     """Where no prompt is a text the tokenizer has no work."""
-    assert run(engine.tokenize([[5], ""], True, accept)) == [[5], [0]]
+    assert run(engine.tokenize([[5], ""], add_special_tokens=True, check=accept)) == [[5], [0]]
     assert client.renderer.asked == []
 
 
 def test_text_beyond_the_context_is_refused_unread(engine: Any, client: FakeEngineClient) -> None:
     """A text that no tokenizer could fit into the context is refused before it is tokenised."""
     with pytest.raises(InvalidRequest, match="64 tokens") as caught:
-        run(engine.tokenize(["hi", "x" * 100_000], True, accept))
+        run(engine.tokenize(["hi", "x" * 100_000], add_special_tokens=True, check=accept))
     assert (caught.value.param, caught.value.code) == ("prompt[1]", "context_length_exceeded")
     assert client.renderer.asked == []
 
@@ -347,7 +339,7 @@ def test_facts(engine: Any) -> None:
     facts = engine.facts
     assert (facts.max_model_len, facts.vocab_size, facts.max_choices) == (64, 267, 8)
     assert (facts.max_prompt_token_id, facts.document_separator) == (266, 0)
-    assert facts.end_token_ids == {2}
+    assert facts.eos_token_ids == {2}
 
 
 @pytest.mark.parametrize(
@@ -359,7 +351,7 @@ def test_end_tokens(
     """The model's ends are the tokenizer's and those of its generation_config."""
     client.model_config.generation_config = {"eos_token_id": configured}
     made = make_engine(client, models)
-    assert made.facts.end_token_ids == ends
+    assert made.facts.eos_token_ids == ends
     assert all(made.tokens.is_special(token_id) for token_id in ends)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapter.planning.work import Prompt
+from adapter.planning.calls import TokenizedPrompt
 from tests.tiny_tokenizer import byte_ids
 
 pytestmark = pytest.mark.needs_vllm
@@ -69,7 +69,7 @@ def test_completion_pieces_join_to_the_engines_text(
 ) -> None:
     """The pieces of a completion's tokens join to the text that the engine gives."""
     before, generated = tokenizer.encode(prompt), tokenizer.encode(text)
-    token_text = tokens.completion(Prompt(prompt, before))
+    token_text = tokens.completion(TokenizedPrompt(prompt, before))
     pieces = [token_text.next(token_id) for token_id in generated]
     assert "".join(pieces) == engine_text(tokenizer, before, generated) == text
 
@@ -111,8 +111,8 @@ def test_completion_of_a_cut_prompt_starts_with_the_character(
     tokens: Any, tokenizer: Any, prompt: list[int], generated: list[int], text: str
 ) -> None:
     """Where a prompt ends inside a character, the completion shows that one, and no more of it."""
-    token_text = tokens.completion(Prompt(None, prompt))
-    assert tokens.ends_inside_character(Prompt(None, prompt))
+    token_text = tokens.completion(TokenizedPrompt(None, prompt))
+    assert tokens.ends_inside_character(TokenizedPrompt(None, prompt))
     assert engine_text(tokenizer, prompt, generated) == text
     assert "".join(token_text.next(token_id) for token_id in generated) == text
 
@@ -120,14 +120,14 @@ def test_completion_of_a_cut_prompt_starts_with_the_character(
 def test_stop_string_in_a_cut_prompt_does_not_stop(tokens: Any, tokenizer: Any) -> None:
     """A stop string that stands in a cut prompt does not end the completion."""
     prompt, generated = byte_ids(b"stop" + CAT[:2]), byte_ids(CAT[2:] + b" on")
-    assert tokens.ends_inside_character(Prompt(None, prompt))
+    assert tokens.ends_inside_character(TokenizedPrompt(None, prompt))
     assert engine_text(tokenizer, prompt, generated, stop=["stop"]) == "🐈 on"
 
 
 def test_unfinished_character_leaks_nothing_of_the_prompt(tokens: Any, tokenizer: Any) -> None:
     """Where nobody finishes the prompt's character, at most a replacement character is left."""
     prompt, generated = byte_ids(b"secret" + CAT[:2]), byte_ids(b" on and on")
-    assert tokens.ends_inside_character(Prompt(None, prompt))
+    assert tokens.ends_inside_character(TokenizedPrompt(None, prompt))
     assert engine_text(tokenizer, prompt, generated) in (" on and on", "\ufffd on and on")
 
 
@@ -136,14 +136,14 @@ def test_replacement_character_of_the_prompt_is_a_character(
     tokens: Any, tokenizer: Any, prompt: str
 ) -> None:
     """A prompt may end with U+FFFD itself: a whole character, which is not repeated."""
-    assert not tokens.ends_inside_character(Prompt(None, tokenizer.encode(prompt)))
+    assert not tokens.ends_inside_character(TokenizedPrompt(None, tokenizer.encode(prompt)))
     assert engine_text(tokenizer, tokenizer.encode(prompt), byte_ids(b"!a")) == "!a"
 
 
 @pytest.mark.parametrize("prompt", ["hi", "é", "hi 🐈", " "])
 def test_whole_prompts_are_not_cut(tokens: Any, tokenizer: Any, prompt: str) -> None:
     """A prompt that ends with a whole character is left to vLLM."""
-    assert not tokens.ends_inside_character(Prompt(prompt, tokenizer.encode(prompt)))
+    assert not tokens.ends_inside_character(TokenizedPrompt(prompt, tokenizer.encode(prompt)))
 
 
 def test_repair_is_idempotent(tokens: Any) -> None:
@@ -169,7 +169,7 @@ def test_special_tokens(tokens: Any) -> None:
 
 def test_text_after_a_prompt(tokens: Any, tokenizer: Any) -> None:
     """The text of generated tokens is what follows the prompt, without an unfinished character."""
-    prompt = Prompt("hi", tokenizer.encode("hi"))
+    prompt = TokenizedPrompt("hi", tokenizer.encode("hi"))
 
     def text(ids: list[int], skip: bool = True) -> str:
         after: str = tokens.text_after(prompt, ids, skip_special_tokens=skip)

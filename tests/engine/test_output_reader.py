@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapter.engine.output_reader import Inbox, Updates
+from adapter.engine.output_reader import OutputReader, Updates
 from adapter.errors import GenerationFailed
 from tests.asgi_client import run
 from tests.fake_engine import FakeCollector, Output, said
@@ -18,13 +18,13 @@ def last(text: str) -> Output:
     return update
 
 
-def inbox_of(*collectors: FakeCollector) -> tuple[Inbox, list[str]]:
-    """An inbox of these collectors, and how often it told of news."""
-    inbox, told = Inbox(lambda error: GenerationFailed(str(error))), list[str]()
-    inbox.on_news = lambda: told.append("news")
+def reader_of(*collectors: FakeCollector) -> tuple[OutputReader, list[str]]:
+    """An reader of these collectors, and how often it told of news."""
+    reader, told = OutputReader(lambda error: GenerationFailed(str(error))), list[str]()
+    reader.on_news = lambda: told.append("news")
     for index, collector in enumerate(collectors):
-        inbox.add(index, collector)
-    return inbox, told
+        reader.add(index, collector)
+    return reader, told
 
 
 def texts(updates: Updates) -> list[tuple[int, str]]:
@@ -34,60 +34,60 @@ def texts(updates: Updates) -> list[tuple[int, str]]:
 def test_news_are_told_once_until_they_are_taken() -> None:
     """Whoever listens hears of the first of several updates, and takes them all."""
     collectors = [FakeCollector("a"), FakeCollector("b")]
-    inbox, told = inbox_of(*collectors)
+    reader, told = reader_of(*collectors)
     collectors[1].put(said("b"))
     collectors[0].put(said("a"))
     assert told == ["news"]
-    assert texts(inbox.take()) == [(1, "b"), (0, "a")]
-    assert inbox.take() == []
+    assert texts(reader.take()) == [(1, "b"), (0, "a")]
+    assert reader.take() == []
     collectors[0].put(said("c"))
     assert told == ["news"] * 2
 
 
 def test_what_came_before_is_news() -> None:
-    """An update that was there before the inbox was is not forgotten."""
+    """An update that was there before the reader was is not forgotten."""
     collector = FakeCollector("a")
     collector.put(said("early"))
-    inbox, told = inbox_of(collector)
+    reader, told = reader_of(collector)
     assert told == ["news"]
-    assert texts(inbox.take()) == [(0, "early")]
+    assert texts(reader.take()) == [(0, "early")]
 
 
 def test_it_is_finished_with_the_last_update_of_every_prompt() -> None:
     """Not when the last update is there, but when it was taken."""
     collectors = [FakeCollector("a"), FakeCollector("b")]
-    inbox, _ = inbox_of(*collectors)
+    reader, _ = reader_of(*collectors)
     collectors[0].put(last("a"))
-    inbox.take()
-    assert not inbox.finished
+    reader.take()
+    assert not reader.finished
     collectors[1].put(last("b"))
-    assert not inbox.finished
-    inbox.take()
-    assert inbox.finished
-    assert inbox.close() == []
+    assert not reader.finished
+    reader.take()
+    assert reader.finished
+    assert reader.close() == []
 
 
 def test_an_error_is_raised_as_what_it_becomes() -> None:
     """Also one that takes the place of an update that nobody took."""
     collector = FakeCollector("a")
-    inbox, _ = inbox_of(collector)
+    reader, _ = reader_of(collector)
     collector.put(said("lost"))
     collector.put(ValueError("gone"))
     with pytest.raises(GenerationFailed, match="gone") as caught:
-        inbox.take()
+        reader.take()
     assert isinstance(caught.value.__cause__, ValueError)
-    assert inbox.take() == []
+    assert reader.take() == []
 
 
 def test_closing_tells_what_is_unfinished() -> None:
     """The engine's own ids of what it still works on; nobody is told anything afterwards."""
     collectors = [FakeCollector("a"), FakeCollector("b"), FakeCollector("c")]
-    inbox, told = inbox_of(*collectors)
+    reader, told = reader_of(*collectors)
     collectors[1].put(last("b"))
-    inbox.take()
-    assert inbox.close() == ["a", "c"]
+    reader.take()
+    assert reader.close() == ["a", "c"]
     collectors[0].put(said("a"))
-    assert (told, inbox.take()) == (["news"], [])
+    assert (told, reader.take()) == (["news"], [])
 
 
 @pytest.mark.parametrize("put", [lambda c: c.put(said("a")), lambda c: c.put(last("a"))])
@@ -96,8 +96,8 @@ def test_waiting_for_news(put: Callable[[FakeCollector], Any]) -> None:
 
     async def read() -> list[tuple[int, str]]:
         collector = FakeCollector("a")
-        inbox, _ = inbox_of(collector)
-        reader = asyncio.create_task(inbox.news())
+        reader, _ = reader_of(collector)
+        reader = asyncio.create_task(reader.news())
         await asyncio.sleep(0)
         assert not reader.done()
         put(collector)
@@ -111,13 +111,13 @@ def test_a_waiting_reader_that_leaves_is_not_woken() -> None:
 
     async def leave() -> Updates:
         collector = FakeCollector("a")
-        inbox, _ = inbox_of(collector)
-        reader = asyncio.create_task(inbox.news())
+        reader, _ = reader_of(collector)
+        waiting = asyncio.create_task(reader.news())
         await asyncio.sleep(0)
-        reader.cancel()
+        waiting.cancel()
         collector.put(said("a"))
-        await asyncio.gather(reader, return_exceptions=True)
-        assert reader.cancelled()
-        return await inbox.news()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert waiting.cancelled()
+        return await reader.news()
 
     assert texts(run(leave())) == [(0, "a")]

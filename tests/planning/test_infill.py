@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from adapter.contract.request import parse_request
-from adapter.planning import infill, translate
+from adapter.planning import infill
+from adapter.planning.plan import plan
 from adapter.settings import Settings
 from tests.fake_engine import FakeEngineClient, FakeServingModels
 from tests.tiny_tokenizer import SPECIAL
@@ -68,12 +69,14 @@ def test_a_model_of_each_family_is_asked_in_its_form(
     client = FakeEngineClient(tokenizer, TokenizeParams(max_total_tokens=64))
     engine = Engine(client, models, Settings(reject_unknown_fields=False, max_choices=8))
     request = parse_request(b'{"model": "m", "prompt": "a = ", "suffix": " + c", "echo": true}')
-    plan = translate.plan(request, engine.facts)
-    (token_ids,) = asyncio.run(engine.tokenize(plan.prompts, True, lambda *_: None))
+    made = plan(request, engine.facts)
+    (token_ids,) = asyncio.run(
+        engine.tokenize(made.prompts, add_special_tokens=True, check=lambda *_: None)
+    )
     vocabulary = tokenizer.get_vocab()
     positions = [token_ids.index(vocabulary[name]) for name in sentinels]
     assert positions == sorted(positions)
     assert tokenizer.decode(token_ids) == RENDERED[family]
-    assert plan.echoes == ("a = ",)
+    assert made.echoes == ("a = ",)
     ends = {vocabulary[name] for name in form.ends}
-    assert ends <= set(plan.work.sampling["stop_token_ids"])
+    assert ends <= set(made.sampling["stop_token_ids"])

@@ -1,4 +1,4 @@
-"""adapter/server/routes.py, in this process: statuses, headers, streams, and callers who leave."""
+"""adapter/server, in this process: statuses, headers, streams, and callers who leave."""
 
 import asyncio
 import contextlib
@@ -468,9 +468,9 @@ def test_content_types(
 
 def test_body_too_large(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body beyond the limit is refused before it is read to its end."""
-    from adapter.server import routes
+    from adapter.server import exchange as exchange_module
 
-    monkeypatch.setattr(routes, "MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr(exchange_module, "MAX_BODY_BYTES", 1000)
     got = run(exchange(server.app, HI | {"user": "x" * 5000}, cut=100))
     assert (got.status, got.error()["code"]) == (400, "body_too_large")
 
@@ -793,8 +793,7 @@ def test_wrong_key_has_the_contracts_form(serve: Serve, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("stream", [False, True])
 def test_load_is_tracked(serve: Serve, client: FakeEngineClient, stream: bool) -> None:
     """vLLM's load metric counts a request while it runs."""
-    server = serve()
-    server.state.enable_server_load_tracking = True
+    server = serve(enable_server_load_tracking=True)
     server.state.server_load_metrics = 0
     held = Held()
     client.will_answer(said("a", 10), held, said("b", 11, finish="stop"))
@@ -882,7 +881,7 @@ class FakeAdmission:
 @pytest.fixture
 def admission(server: Server) -> FakeAdmission:
     """What admits the server's constraints."""
-    engine = server.plugin._endpoints[0].engine
+    engine = server.plugin._endpoints[0]._server.engine
     engine._admission = FakeAdmission(engine._admission.vocabulary)
     fake: FakeAdmission = engine._admission
     return fake

@@ -9,17 +9,21 @@ import pytest
 
 from adapter.contract.request import CompletionV2Request, parse_request
 from adapter.errors import InvalidRequest, NotSupported
+from adapter.planning.facts import ServerFacts
+from adapter.planning.fields import FIELDS
 from adapter.planning.infill import Infill
-from adapter.planning.translate import (
-    FIELDS,
-    SEED_RANGE,
-    Plan,
-    ServerFacts,
-    check_length,
-    engine_calls,
-    plan,
+from adapter.planning.modes import (
+    Beams,
+    BeamSettings,
+    BestOf,
+    Greedy,
+    Mode,
+    Nothing,
+    Sample,
+    Score,
 )
-from adapter.planning.work import BeamSettings, SamplingFields
+from adapter.planning.plan import Plan, check_length, engine_calls, plan
+from adapter.planning.values import SEED_RANGE
 
 FACTS = ServerFacts(
     max_model_len=32,
@@ -28,7 +32,7 @@ FACTS = ServerFacts(
     document_separator=0,
     max_choices=256,
     max_logprobs=20,
-    end_token_ids=frozenset({2}),
+    eos_token_ids=frozenset({2}),
 )
 INFILL_FACTS = replace(
     FACTS, infill=Infill("<p>{prefix}<s>{suffix}<m>"), infill_end_ids=frozenset({50, 51})
@@ -46,8 +50,10 @@ def planned(facts: ServerFacts = FACTS, **fields: Any) -> Plan:
     return plan(parse(**fields), facts)
 
 
-def sampling(**fields: Any) -> SamplingFields:
-    return planned(**fields).work.sampling
+def sampling(**fields: Any) -> dict[str, Any]:
+    """What goes to SamplingParams."""
+    made = planned(**fields)
+    return {**made.sampling, "n": made.mode.sequences}
 
 
 def refusal(facts: ServerFacts = FACTS, **fields: Any) -> InvalidRequest:
@@ -70,7 +76,7 @@ def test_every_field_is_in_the_table() -> None:
 
 def test_every_field_has_words() -> None:
     """The table says something of each field."""
-    assert [name for name, words in FIELDS.items() if not words.strip()] == []
+    assert [name for name, field in FIELDS.items() if not field.words.strip()] == []
 
 
 def test_absent_fields_are_the_contracts_defaults() -> None:
@@ -184,40 +190,41 @@ def test_greedy_answers_are_copies(
     fields: dict[str, Any], best_of: int | None, candidates: int
 ) -> None:
     """n greedy answers are made once, shown n times, and counted as often as asked for."""
-    work = planned(n=3, best_of=best_of, **fields).work
-    assert (work.sampling["n"], work.sampling["temperature"]) == (1, 0)
-    assert (work.answers, work.candidates, work.distinct) == (3, candidates, 1)
+    made = planned(n=3, best_of=best_of, **fields)
+    assert made.mode == Greedy(3, candidates)
+    assert (made.mode.sequences, made.mode.copies, made.mode.counted) == (1, 3, candidates)
+    assert made.sampling["temperature"] == 0
 
 
 def test_sampled_answers_are_no_copies() -> None:
     """n sampled answers are made n times."""
-    work = planned(n=3).work
-    assert (work.sampling["n"], work.answers, work.candidates, work.distinct) == (3, 3, 3, 3)
-    assert not work.ranked
+    mode = planned(n=3).mode
+    assert mode == Sample(3)
+    assert (mode.sequences, mode.copies, mode.counted, mode.streams) == (3, 1, 1, True)
 
 
 def test_best_of_makes_more_and_ranks() -> None:
     """best_of candidates are made, and the n best of them are the answers."""
-    work = planned(n=2, best_of=5).work
-    assert (work.sampling["n"], work.answers, work.candidates, work.distinct) == (5, 2, 5, 5)
-    assert work.ranked
+    made = planned(n=2, best_of=5)
+    assert made.mode == BestOf(2, 5)
+    assert (made.mode.sequences, made.mode.copies, made.mode.counted) == (5, 1, 1)
     # The engine sums log-probabilities only where it is asked for some.
-    assert work.sampling["logprobs"] == 0
-    assert planned(n=2, best_of=5, logprobs=3).work.sampling["logprobs"] == 3
+    assert made.sampling["logprobs"] == 0
+    assert planned(n=2, best_of=5, logprobs=3).sampling["logprobs"] == 3
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_best_of_equal_to_n(stream: bool) -> None:
     """best_of = n shows every candidate, best first, streamed or not."""
-    work = planned(n=3, best_of=3, stream=stream).work
-    assert (work.sampling["n"], work.answers, work.candidates) == (3, 3, 3)
-    assert work.ranked
+    mode = planned(n=3, best_of=3, stream=stream).mode
+    assert mode == BestOf(3, 3)
+    assert (mode.sequences, mode.streams) == (3, False)
 
 
 def test_operators_cap_of_max_tokens() -> None:
     """More than the operator lets one answer have is refused by name; the cap itself is not."""
     capped = replace(FACTS, max_tokens_cap=8)
-    assert planned(capped, max_tokens=8).work.sampling["max_tokens"] == 8
+    assert planned(capped, max_tokens=8).sampling["max_tokens"] == 8
     assert refusal(capped, max_tokens=9).param == "max_tokens"
 
 
@@ -247,28 +254,30 @@ def test_adjusted_temperature_is_reported(temperature: float, adjusted: tuple[st
 
 
 @pytest.mark.parametrize(
-    ("fields", "generates", "runs"),
+    ("fields", "mode", "generates", "sequences"),
     [
-        pytest.param({"max_tokens": 1}, True, True, id="one token"),
-        pytest.param({"max_tokens": 0}, False, False, id="nothing"),
-        pytest.param({"max_tokens": 0, "echo": True}, False, False, id="echo"),
-        pytest.param({"max_tokens": 0, "logprobs": 1}, False, False, id="logprobs of nothing"),
-        pytest.param({"max_tokens": 0, "logprobs": 1, "echo": True}, False, True, id="scores"),
+        pytest.param({"max_tokens": 1}, Sample(2), True, 2, id="one token"),
+        pytest.param({"max_tokens": 0}, Nothing(2), False, 0, id="nothing"),
+        pytest.param({"max_tokens": 0, "echo": True}, Nothing(2), False, 0, id="echo"),
+        pytest.param({"max_tokens": 0, "logprobs": 1}, Nothing(2), False, 0, id="logprobs"),
+        pytest.param(
+            {"max_tokens": 0, "logprobs": 1, "echo": True}, Score(2), False, 1, id="scores"
+        ),
     ],
 )
-def test_max_tokens_0(fields: dict[str, Any], generates: bool, runs: bool) -> None:
+def test_max_tokens_0(fields: dict[str, Any], mode: Mode, generates: bool, sequences: int) -> None:
     """With max_tokens 0 nothing is generated, and the engine works only to score a prompt."""
-    work = planned(n=2, **fields).work
-    assert (work.generates, work.runs) == (generates, runs)
-    assert (work.answers, work.distinct) == (2, 2 if generates else 1)
-    assert work.sampling["max_tokens"] == 1
+    made = planned(n=2, **fields)
+    assert made.mode == mode
+    assert (made.mode.generates, made.mode.sequences) == (generates, sequences)
+    assert made.mode.copies == (1 if generates else 2)
+    assert made.sampling["max_tokens"] == 1
 
 
 @pytest.mark.parametrize("fields", [{"best_of": 3}, {"use_beam_search": True}], ids=str)
 def test_max_tokens_0_searches_nothing(fields: dict[str, Any]) -> None:
     """With max_tokens 0 there is nothing to rank or to search."""
-    work = planned(max_tokens=0, **fields).work
-    assert (work.generates, work.runs, work.ranked, work.beam) == (False, False, False, None)
+    assert planned(max_tokens=0, **fields).mode == Nothing(1)
 
 
 # --- prompts ------------------------------------------------------------------------------------
@@ -312,8 +321,8 @@ def test_suffix_is_rendered_in_the_models_form() -> None:
 def test_infill_ends(fields: dict[str, Any], stop_token_ids: list[int] | None) -> None:
     """The tokens that end a filled gap stop it, unless ends are ignored."""
     made = planned(INFILL_FACTS, suffix="z", **fields)
-    assert made.work.sampling.get("stop_token_ids") == stop_token_ids
-    assert "stop_token_ids" not in planned(INFILL_FACTS).work.sampling
+    assert made.sampling.get("stop_token_ids") == stop_token_ids
+    assert "stop_token_ids" not in planned(INFILL_FACTS).sampling
 
 
 @pytest.mark.parametrize(
@@ -342,9 +351,9 @@ def test_no_suffix_is_no_infill() -> None:
 
 def beam(facts: ServerFacts = FACTS, **fields: Any) -> BeamSettings:
     """The settings of a beam search."""
-    settings = planned(facts, use_beam_search=True, **fields).work.beam
-    assert settings is not None
-    return settings
+    mode = planned(facts, use_beam_search=True, **fields).mode
+    assert isinstance(mode, Beams)
+    return mode.search
 
 
 @pytest.mark.parametrize(
@@ -361,7 +370,7 @@ def beam(facts: ServerFacts = FACTS, **fields: Any) -> BeamSettings:
         pytest.param({"n": 2, "max_tokens": 5}, {"width": 2, "max_tokens": 5}, id="max_tokens"),
         pytest.param({"n": 2, "min_tokens": 5}, {"width": 2, "min_tokens": 5}, id="min_tokens"),
         pytest.param(
-            {"n": 2, "ignore_eos": True}, {"width": 2, "end_token_ids": frozenset()}, id="eos"
+            {"n": 2, "ignore_eos": True}, {"width": 2, "eos_token_ids": frozenset()}, id="eos"
         ),
         pytest.param({"n": 2, "stop": ["a", ""]}, {"width": 2, "stop": ("a",)}, id="stop"),
         pytest.param(
@@ -379,7 +388,7 @@ def test_beam_settings(fields: dict[str, Any], changes: dict[str, Any]) -> None:
         max_tokens=16,
         length_penalty=1.0,
         early_stopping=False,
-        end_token_ids=frozenset({2}),
+        eos_token_ids=frozenset({2}),
     )
     assert beam(**fields) == replace(plain, **changes)
 
@@ -391,9 +400,9 @@ def test_beam_settings(fields: dict[str, Any], changes: dict[str, Any]) -> None:
 )
 def test_sampling_does_not_change_a_beam_search(fields: dict[str, Any]) -> None:
     """What belongs to sampling is accepted in a beam search, and changes nothing."""
-    work = planned(use_beam_search=True, n=2, **fields).work
-    assert work.beam == beam(n=2)
-    assert (work.answers, work.candidates, work.distinct, work.ranked) == (2, 2, 2, False)
+    mode = planned(use_beam_search=True, n=2, **fields).mode
+    assert mode == Beams(2, beam(n=2))
+    assert (mode.sequences, mode.copies, mode.counted, mode.streams) == (2, 1, 1, False)
     assert planned(use_beam_search=True, temperature=0.001).adjusted == ()
 
 
@@ -563,7 +572,7 @@ def calls_for(*lengths: int, **fields: Any) -> tuple[Any, ...]:
     token_ids = [[1] * length for length in lengths]
     made = plan(request, FACTS)
     for index, length in enumerate(lengths):
-        check_length(made, index, length, request.max_tokens, FACTS.max_model_len)
+        check_length(made, index, length, FACTS.max_model_len)
     return engine_calls(made, token_ids)
 
 
@@ -618,5 +627,5 @@ def test_one_call_a_prompt() -> None:
     """Each prompt is one call, in order."""
     calls = calls_for(1, 2, 3, n=2)
     assert [len(call.prompt.token_ids) for call in calls] == [1, 2, 3]
-    assert [call.work.sampling["n"] for call in calls] == [2, 2, 2]
+    assert [call.work.mode for call in calls] == [Sample(2)] * 3
     assert [call.prompt.text for call in calls] == [None, None, None]

@@ -1,4 +1,4 @@
-"""adapter/guided/constraint.py: from the fields of a request to its one constraint."""
+"""From the fields of a request to its one constraint."""
 
 import json
 from typing import Any
@@ -7,14 +7,9 @@ import pytest
 
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
-from adapter.guided.constraint import (
-    AUTO,
-    BACKENDS,
-    MAX_TEXT,
-    Constraint,
-    Kind,
-    constraint_of,
-)
+from adapter.guided.constraint import AUTO, BACKENDS, MAX_TEXT, Constraint, Kind
+from adapter.planning.facts import ServerFacts
+from adapter.planning.plan import plan
 
 
 def request(**fields: Any) -> CompletionV2Request:
@@ -22,7 +17,17 @@ def request(**fields: Any) -> CompletionV2Request:
 
 
 def constraint(default: str = AUTO, /, **fields: Any) -> Constraint | None:
-    return constraint_of(request(**fields), default)
+    facts = ServerFacts(
+        max_model_len=64,
+        vocab_size=100,
+        max_prompt_token_id=99,
+        document_separator=0,
+        max_choices=256,
+        max_logprobs=20,
+        eos_token_ids=frozenset({2}),
+        guided_backend=default,
+    )
+    return plan(request(**fields), facts).constraint
 
 
 def refusal(default: str = AUTO, /, **fields: Any) -> InvalidRequest:

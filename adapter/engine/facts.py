@@ -1,0 +1,70 @@
+"""What vLLM says of its model, as the checks of a request need it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from adapter.guided.constraint import AUTO, BACKENDS
+from adapter.planning.facts import ServerFacts
+from adapter.planning.infill import Infill, find, from_template
+from adapter.settings import Settings
+from adapter.vllm_api import AsyncLLM
+
+
+def read_facts(
+    client: AsyncLLM,
+    settings: Settings,
+    *,
+    eos_token_ids: Sequence[int],
+    document_separator: int,
+    guided_fault: str | None,
+) -> ServerFacts:
+    """The facts of a server. guided_fault: why nothing can be guided, None where it can.
+
+    Raises:
+        ValueError: the server gives no log-probabilities.
+    """
+    config = client.model_config
+    _check_logprobs(config)
+    tokenizer = client.renderer.get_tokenizer()
+    vocab_size = config.get_vocab_size()
+    vocabulary = tokenizer.get_vocab()
+    infill = _infill(settings, vocabulary)
+    ends = infill.ends if infill is not None else ()
+    overridden = getattr(config, "override_generation_config", None) or {}
+    return ServerFacts(
+        max_model_len=config.max_model_len,
+        vocab_size=vocab_size,
+        max_prompt_token_id=max(tokenizer.max_token_id, vocab_size - 1),
+        document_separator=document_separator,
+        max_choices=settings.max_choices,
+        max_logprobs=config.max_logprobs,
+        eos_token_ids=frozenset(eos_token_ids),
+        max_tokens_cap=overridden.get("max_new_tokens"),
+        speculative=getattr(client.vllm_config, "speculative_config", None) is not None,
+        guided_backend=_default_backend(client),
+        guided_fault=guided_fault,
+        infill=infill,
+        infill_end_ids=frozenset(vocabulary[name] for name in ends if name in vocabulary),
+    )
+
+
+def _check_logprobs(config: Any) -> None:
+    if getattr(config, "logprobs_mode", "raw_logprobs") in ("raw_logits", "processed_logits"):
+        raise ValueError(
+            "/v2/completions needs log-probabilities, and --logprobs-mode gives logits: start "
+            "the server with raw_logprobs or processed_logprobs"
+        )
+
+
+def _infill(settings: Settings, vocabulary: dict[str, int]) -> Infill | None:
+    """The operator's own way to fill a gap, or that of the model's family."""
+    if settings.infill_template:
+        return from_template(settings.infill_template)
+    return find(vocabulary)
+
+
+def _default_backend(client: AsyncLLM) -> str:
+    """The guided decoding backend of requests that name none: --structured-outputs-config."""
+    config = getattr(client.vllm_config, "structured_outputs_config", None)
+    name = getattr(config, "backend", AUTO)
+    return name if name in BACKENDS else AUTO

@@ -1,0 +1,73 @@
+"""What comes back from the engine: its own output objects, read through these protocols.
+
+They are never copied, since one arrives for every token.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from adapter.errors import GenerationFailed, Unavailable
+
+
+class LogprobTable(Protocol):
+    """vLLM's FlatLogprobs: of position i the entries start_indices[i] to end_indices[i].
+
+    The first entry of a position is the token that stands there. The first position of a prompt
+    has no entries.
+    """
+
+    start_indices: list[int]
+    end_indices: list[int]
+    token_ids: list[int]
+    logprobs: list[float]
+    decoded_tokens: list[str | None]
+
+
+class CandidateUpdate(Protocol):
+    """vLLM's CompletionOutput: what is new of one candidate, or all of it in one piece."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def token_ids(self) -> Sequence[int]: ...
+    @property
+    def logprobs(self) -> LogprobTable | None: ...
+    @property
+    def finish_reason(self) -> str | None: ...
+    @property
+    def stop_reason(self) -> int | str | None: ...
+    @property
+    def cumulative_logprob(self) -> float | None:
+        """Sum over all tokens so far; there where log-probabilities were asked for."""
+
+
+class PromptUpdate(Protocol):
+    """vLLM's RequestOutput: what is new of one prompt's candidates."""
+
+    @property
+    def prompt_logprobs(self) -> LogprobTable | None: ...
+    @property
+    def outputs(self) -> Sequence[CandidateUpdate]: ...
+    @property
+    def finished(self) -> bool:
+        """True in the last update of all candidates."""
+
+
+Updates = Sequence[tuple[int, PromptUpdate]]
+"""What came in one turn of the event loop, each with its prompt's index."""
+
+
+def finish_reason_of(reason: str) -> str:
+    """The contract's finish reason.
+
+    Raises:
+        Unavailable: the engine was stopped under the request.
+        GenerationFailed: the engine gave up on it.
+    """
+    if reason in ("stop", "length"):
+        return reason
+    if reason == "abort":
+        raise Unavailable("The engine stopped this request before it was finished.")
+    raise GenerationFailed(f"The engine gave up on this request ({reason}).")

@@ -1,0 +1,38 @@
+"""What the checks of a request need to know of the server and its model."""
+
+from dataclasses import dataclass
+
+from adapter.guided.constraint import AUTO
+from adapter.planning.infill import Infill
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What is the same for all requests of a server."""
+
+    max_model_len: int
+    """Tokens of prompt and completion together."""
+    vocab_size: int
+    """Rows of the model's output layer: the ids that can be generated or biased."""
+    max_prompt_token_id: int
+    """The highest id that a prompt may hold."""
+    document_separator: int
+    """The token that stands for the start of a new document."""
+    max_choices: int
+    """Texts that one request may ask for: prompts times n, best_of or the beam's width."""
+    max_logprobs: int
+    """Scores that the engine gives at one position; -1 for all."""
+    eos_token_ids: frozenset[int]
+    """The model's ends of text."""
+    max_tokens_cap: int | None = None
+    """The most tokens that the operator lets one answer have (--override-generation-config)."""
+    speculative: bool = False
+    """True with speculative decoding, which cannot do everything."""
+    guided_backend: str = AUTO
+    """The guided decoding backend of requests that name none."""
+    guided_fault: str | None = None
+    """Why nothing can be guided here, None where it can."""
+    infill: Infill | None = None
+    """How the model fills a gap; None where it cannot."""
+    infill_end_ids: frozenset[int] = frozenset()
+    """Tokens that end what is filled in, beside the ends of text."""
