@@ -14,8 +14,8 @@ def install() -> None:
         UnsupportedVllm: this package was not tested with this vLLM; with the command that mends it.
     """
     vllm_version.check(vllm_version.installed())
-    from adapter.guided.engine_side import backends
     from adapter.vllm_patches.cpu_seeds import repair_generators
+    from adapter.vllm_patches.structured_outputs import let_requests_choose_backends
 
-    backends.install()
+    let_requests_choose_backends()
     repair_generators()

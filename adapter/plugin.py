@@ -37,12 +37,12 @@ class CompletionV2Plugin:
             UnsupportedVllm: vLLM's version is not one that this package was tested with.
         """
         vllm_version.check(vllm_version.installed())
-        from adapter.engine.detokenizer import repair_detokenizer
         from adapter.server.key_errors import KeyErrors
         from adapter.server.openapi import completions_route, describe
         from adapter.server.routes import LLM_ENGINE_PATH, PATH, CompletionsEndpoint
         from adapter.settings import for_llm_engine
         from adapter.vllm_api import envs
+        from adapter.vllm_patches.detokenizer import repair_detokenizer
 
         repair_detokenizer()
         paths = {PATH: CompletionsEndpoint()}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapter import vllm_version
-from adapter.contract.request import request_json_schema
+from adapter.contract.wording import request_json_schema
 from adapter.plugin import CompletionV2Plugin
 from adapter.serve import PLUGIN
 

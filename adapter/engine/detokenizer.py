@@ -1,15 +1,11 @@
-"""Token ids to text one by one, through vLLM's own detokenizer, and one repair of it."""
+"""Token ids to text one by one, through vLLM's own detokenizer."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from adapter.planning.calls import SamplingFields, TokenizedPrompt
-from adapter.vllm_api import (
-    FastIncrementalDetokenizer,
-    IncrementalDetokenizer,
-    convert_ids_list_to_tokens,
-)
+from adapter.vllm_api import IncrementalDetokenizer, convert_ids_list_to_tokens
 
 # Enough ids to show every tokenizer's rules about what a text begins with, and every character
 # (4 bytes) that the prompt may have begun.
@@ -36,7 +32,7 @@ class Tokens:
 
     def ends_inside_character(self, prompt: TokenizedPrompt) -> bool:
         """True if the prompt's last tokens are the first bytes of a character."""
-        return bool(_begun_character(self._tokenizer, prompt.token_ids))
+        return bool(begun_character(self._tokenizer, prompt.token_ids))
 
     def is_special(self, token_id: int) -> bool:
         """True for control tokens and for the model's end tokens."""
@@ -96,7 +92,7 @@ class _TokenText:
         return text
 
 
-def _begun_character(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
+def begun_character(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
     """The last tokens of a prompt that are the first bytes of a character, or nothing."""
     tail = list(token_ids[-CONTEXT:])
     if not tail or not tokenizer.decode(tail).endswith(REPLACEMENT):
@@ -108,50 +104,3 @@ def _begun_character(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:
         if whole or before[-len(literal) :] == literal:  # the text may hold U+FFFD itself
             return tail[len(before) :]
     return tail[-4:]
-
-
-class _AfterPrompt:
-    """A DecodeStream primed with a prompt's last tokens, whose first text loses what they show."""
-
-    def __init__(self, stream: Any, shown: str) -> None:
-        self._stream = stream
-        self._shown = shown
-
-    def step(self, tokenizer: Any, token_id: int) -> str | None:
-        """The text that a token adds, as DecodeStream gives it."""
-        text: str | None = self._stream.step(tokenizer, token_id)
-        if text and self._shown:
-            text, self._shown = text.removeprefix(self._shown), ""
-        return text
-
-
-def repair_detokenizer() -> None:
-    """Make completions of prompts that end inside a character start where the prompt ends.
-
-    vLLM primes the tokenizers library's DecodeStream with the whole prompt. Where that ends inside
-    a character, the stream has no prefix to take away, and its first text is the whole prompt's:
-    the completion repeats the prompt, and a stop string that stands in the prompt ends it. Here
-    such a stream is primed with the begun character alone.
-
-    Unnecessary once vllm/v1/engine/detokenizer.py (FastIncrementalDetokenizer.__init__) or
-    DecodeStream itself handles such prompts; seen in vLLM 0.32 and 0.33. Idempotent.
-    """
-    original = FastIncrementalDetokenizer.__init__
-    if getattr(original, "repaired", False):
-        return
-
-    def __init__(self: Any, tokenizer: Any, request: Any) -> None:
-        original(self, tokenizer, request)
-        tail = list((request.prompt_token_ids or ())[-CONTEXT:])
-        if not tail or not tokenizer.decode(tail).endswith(REPLACEMENT):
-            return
-        begun = _begun_character(tokenizer, tail)
-        # A prompt may also end with U+FFFD itself, which the stream takes for unfinished as well.
-        ids = begun or tokenizer.encode(REPLACEMENT, add_special_tokens=False)
-        shown = tokenizer.decode(ids)
-        shown = shown.removesuffix(REPLACEMENT) if begun else shown
-        stream = type(self.stream)(ids=ids, skip_special_tokens=self.skip_special_tokens)
-        self.stream = _AfterPrompt(stream, shown) if shown else stream
-
-    __init__.repaired = True  # type: ignore[attr-defined]
-    FastIncrementalDetokenizer.__init__ = __init__

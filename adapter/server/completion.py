@@ -5,7 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from adapter.answer.deltas import Answer
-from adapter.contract.request import CompletionV2Request, parse_request, unknown_fields
+from adapter.contract.parsing import parse_request
+from adapter.contract.request import CompletionV2Request, unknown_fields
 from adapter.engine.client import Engine, RunOptions
 from adapter.engine.output_reader import OutputReader
 from adapter.engine.updates import Updates

@@ -7,7 +7,7 @@ from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
 from adapter.contract.answer import CompletionV2Chunk, CompletionV2Error, CompletionV2Response
-from adapter.contract.request import request_json_schema
+from adapter.contract.wording import request_json_schema
 
 _REF = "#/components/schemas/CompletionV2{model}"
 

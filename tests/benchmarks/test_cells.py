@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from adapter.contract.request import parse_request, unknown_fields
+from adapter.contract.parsing import parse_request
+from adapter.contract.request import unknown_fields
 from benchmarks.cells import (
     MODEL,
     REQUEST_CELL,

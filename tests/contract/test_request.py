@@ -8,13 +8,9 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from adapter.contract.request import (
-    CompletionV2Request,
-    expectation,
-    parse_request,
-    request_json_schema,
-    unknown_fields,
-)
+from adapter.contract.parsing import parse_request
+from adapter.contract.request import CompletionV2Request, unknown_fields
+from adapter.contract.wording import expectation, request_json_schema
 from adapter.errors import InvalidRequest
 from tests.schema_strategies import STRANGERS, bodies
 

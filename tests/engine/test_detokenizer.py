@@ -18,8 +18,9 @@ TEXTS = ["hi cat", "é 🐈!", "日本語", "a\u2028b", " \n\t ", "x\ufffdy", "�
 @pytest.fixture
 def tokens(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The tokenizer's tokens, with vLLM's detokenizer repaired for this test."""
-    from adapter.engine.detokenizer import Tokens, repair_detokenizer
+    from adapter.engine.detokenizer import Tokens
     from adapter.vllm_api import FastIncrementalDetokenizer
+    from adapter.vllm_patches.detokenizer import repair_detokenizer
 
     monkeypatch.setattr(FastIncrementalDetokenizer, "__init__", FastIncrementalDetokenizer.__init__)
     repair_detokenizer()
@@ -148,8 +149,8 @@ def test_whole_prompts_are_not_cut(tokens: Any, tokenizer: Any, prompt: str) -> 
 
 def test_repair_is_idempotent(tokens: Any) -> None:
     """Repairing twice changes nothing more."""
-    from adapter.engine.detokenizer import repair_detokenizer
     from adapter.vllm_api import FastIncrementalDetokenizer
+    from adapter.vllm_patches.detokenizer import repair_detokenizer
 
     assert tokens.prompt()
     once = FastIncrementalDetokenizer.__init__

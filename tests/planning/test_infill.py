@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from adapter.contract.request import parse_request
+from adapter.contract.parsing import parse_request
 from adapter.planning import infill
 from adapter.planning.plan import plan
 from adapter.settings import Settings

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapter.contract.request import CompletionV2Request, parse_request
+from adapter.contract.parsing import parse_request
+from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
 from adapter.planning.facts import ServerFacts
 from adapter.planning.fields import FIELDS

@@ -52,8 +52,8 @@ class Config(SimpleNamespace):
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> Iterator[None]:
     """vLLM with our patches, which are taken off afterwards unless they were there before."""
-    from adapter.guided.engine_side.backends import install
     from adapter.vllm_api import SamplingParams, StructuredOutputManager
+    from adapter.vllm_patches.structured_outputs import let_requests_choose_backends
 
     if getattr(StructuredOutputManager, "_completion_v2", False):
         yield
@@ -67,7 +67,7 @@ def installed() -> Iterator[None]:
             (StructuredOutputManager, "_create_grammar"),
         ]:
             monkeypatch.setattr(owner, name, getattr(owner, name))
-        install()
+        let_requests_choose_backends()
         yield
 
 
@@ -147,11 +147,11 @@ def masks(manager: Any, *requests: Any) -> list[set[int]]:
 
 def test_installing_twice_changes_nothing() -> None:
     """A second install leaves vLLM as the first one left it."""
-    from adapter.guided.engine_side.backends import install
     from adapter.vllm_api import SamplingParams, StructuredOutputManager
+    from adapter.vllm_patches.structured_outputs import let_requests_choose_backends
 
     before = (dict(vars(SamplingParams)), dict(vars(StructuredOutputManager)))
-    install()
+    let_requests_choose_backends()
     assert (dict(vars(SamplingParams)), dict(vars(StructuredOutputManager))) == before
 
 

@@ -1,0 +1,108 @@
+"""How a body becomes a CompletionV2Request, or a refusal that names the field."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from adapter.contract.request import CompletionV2Request
+from adapter.contract.wording import expectation
+from adapter.errors import InvalidRequest
+
+
+def parse_request(body: bytes) -> CompletionV2Request:
+    """The request that a body holds.
+
+    Raises:
+        InvalidRequest: naming the field, or saying why the body is no JSON object.
+    """
+    try:
+        # pydantic-core's parser also takes NaN and Infinity, which are no JSON.
+        if b"NaN" in body or b"Infinity" in body:
+            _strict_json(body)
+        return CompletionV2Request.model_validate_json(body)
+    except ValidationError as error:
+        raise _refusal(error, body) from None
+
+
+def _strict_json(body: bytes) -> Any:
+    """The parsed body, by the slow parser that says most about what is wrong."""
+
+    def no_constant(name: str) -> None:
+        raise InvalidRequest(f"The body is not valid JSON: {name} is not a JSON value.")
+
+    try:
+        return json.loads(body, parse_constant=no_constant)
+    except UnicodeDecodeError:
+        raise InvalidRequest("The body is not valid JSON: it is not UTF-8 text.") from None
+    except RecursionError:
+        raise InvalidRequest("The body is not valid JSON: it is nested too deeply.") from None
+    except json.JSONDecodeError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}.") from None
+    except ValueError:
+        raise InvalidRequest("The body is not valid JSON: a number has too many digits.") from None
+
+
+def _refusal(error: ValidationError, body: bytes) -> InvalidRequest:
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    if faults[0]["type"] == "json_invalid":
+        try:
+            path = _lone_surrogate(_strict_json(body))
+        except RecursionError:
+            return InvalidRequest("The body is not valid JSON: it is nested too deeply.")
+        if path is not None:
+            return InvalidRequest(f"{path}: a lone surrogate is not Unicode text.", param=path)
+        return InvalidRequest(f"The body is not valid JSON: {faults[0]['msg']}.")
+    fault = _telling(faults)
+    if not fault["loc"]:
+        return InvalidRequest("The body must be a JSON object.")
+    field = str(fault["loc"][0])
+    path = _path(fault["loc"])
+    if fault["type"] == "missing" and path == field:
+        return InvalidRequest(f"{field} is required.", param=field, code="missing_required_field")
+    return InvalidRequest(f"{path} is not valid: {field} must be {expectation(field)}.", param=path)
+
+
+def _telling(faults: Sequence[ErrorDetails]) -> ErrorDetails:
+    """Of a union's branches the one that got furthest, which says most about what was meant."""
+    other_kinds = {fault["loc"][:-1] for fault in faults if fault["type"] == "literal_error"}
+    meant = [fault for fault in faults if fault["loc"][:-1] not in other_kinds] or [
+        fault for fault in faults if fault["type"] == "literal_error"
+    ]
+    return max(meant, key=lambda fault: (len(fault["loc"]), fault["type"] == "missing"))
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """A field's path as people write it: `stop[4]`, `response_format.json_schema.name`."""
+    path = str(location[0])
+    for part in location[1:]:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part in _NESTED_KEYS:  # the rest are names that pydantic gives a union's branches
+            path += f".{part}"
+    return path
+
+
+_NESTED_KEYS = frozenset(
+    ["include_usage", "type", "json_schema", "name", "description", "schema", "strict"]
+)
+
+
+def _lone_surrogate(value: Any, path: str = "") -> str | None:
+    """The path of the first string that holds half of a surrogate pair."""
+    if isinstance(value, str):
+        return path if any("\ud800" <= char <= "\udfff" for char in value) else None
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            shown = key.encode("utf-8", "backslashreplace").decode()
+            inner = f"{path}.{shown}" if path else shown
+            found = inner if _lone_surrogate(key, inner) else _lone_surrogate(item, inner)
+            if found is not None:
+                return found
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            if (found := _lone_surrogate(item, f"{path}[{index}]")) is not None:
+                return found
+    return None
