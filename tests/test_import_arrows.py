@@ -66,9 +66,8 @@ def imports(module: str) -> frozenset[str]:
             assert node.level == 0, f"adapter/{module}.py: a relative import"
             origin = node.module or ""
             names |= {origin, *(f"{origin}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if _OWN_NAME.fullmatch(node.value):  # import_module(), or python -m
-                names.add(node.value)
+        elif isinstance(node, ast.Constant) and _OWN_NAME.fullmatch(str(node.value)):
+            names.add(node.value)  # import_module(), or python -m
     return frozenset(names)
 
 

@@ -275,15 +275,6 @@ def not_with_drafts(name: str) -> Check:
 def constraint(field: str) -> tuple[Check, ...]:
     """What a constraint of this field is refused for."""
 
-    def is_the_only_one(request: CompletionV2Request, facts: ServerFacts) -> None:
-        names = values.constraints_given(request)
-        if len(names) > 1 and field == names[1]:
-            raise InvalidRequest(
-                f"{names[0]} and {names[1]} cannot be combined: a request has one constraint at "
-                "most.",
-                param=field,
-            )
-
     def can_be_read(request: CompletionV2Request, facts: ServerFacts) -> None:
         kind, text = values.CONSTRAINTS[field](request) or (Kind.REGEX, "")
         if len(text) > MAX_TEXT:
@@ -309,7 +300,22 @@ def constraint(field: str) -> tuple[Check, ...]:
                 f"{field} is not supported by this server: {facts.guided_fault}.", param=field
             )
 
-    return (is_the_only_one, can_be_read, is_not_over_beams, can_be_guided)
+    return (can_be_read, is_not_over_beams, can_be_guided)
+
+
+def only_constraint(field: str) -> Check:
+    """A constraint beside another one: named is the second."""
+
+    def check(request: CompletionV2Request, facts: ServerFacts) -> None:
+        names = values.constraints_given(request)
+        if len(names) > 1 and field == names[1]:
+            raise InvalidRequest(
+                f"{names[0]} and {names[1]} cannot be combined: a request has one constraint at "
+                "most.",
+                param=field,
+            )
+
+    return check
 
 
 def there_are_choices(request: CompletionV2Request, facts: ServerFacts) -> None:

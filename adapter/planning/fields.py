@@ -253,6 +253,7 @@ FIELDS: dict[str, Field] = {
     "response_format": _row(
         "honoured: `text`, `json_object`, `json_schema`; one constraint a request, "
         "and none with `use_beam_search`",
+        checks.only_constraint("response_format"),
         *checks.constraint("response_format"),
         _constraint("response_format"),
     ),
@@ -260,17 +261,20 @@ FIELDS: dict[str, Field] = {
     "guided_regex": _row(
         "honoured: the language of Python's `re.fullmatch`; look-around, "
         "back-references and word boundaries are refused",
+        checks.only_constraint("guided_regex"),
         *checks.constraint("guided_regex"),
         _constraint("guided_regex"),
     ),
     "guided_choice": _row(
         "honoured",
         checks.there_are_choices,
+        checks.only_constraint("guided_choice"),
         *checks.constraint("guided_choice"),
         _constraint("guided_choice"),
     ),
     "guided_grammar": _row(
         "honoured, GBNF/EBNF and Lark; refused for lm-format-enforcer",
+        checks.only_constraint("guided_grammar"),
         *checks.constraint("guided_grammar"),
         _constraint("guided_grammar"),
     ),
