@@ -7,7 +7,6 @@ import asyncio
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +58,7 @@ def serve(
 
     def start(*, engine: Any = client, **values: Any) -> Server:
         from fastapi import FastAPI
+        from starlette.datastructures import State
 
         from adapter.engine.client import Engine
         from adapter.plugin import CompletionV2Plugin
@@ -67,7 +67,7 @@ def serve(
         app = FastAPI()
         plugin = CompletionV2Plugin()
         plugin.attach_router(app)
-        state = SimpleNamespace(openai_serving_models=models)
+        state = State({"openai_serving_models": models})
         asyncio.run(plugin.init_state(engine, state, Namespace(**values)))
         return Server(app, plugin, state)
 

@@ -4,6 +4,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 from adapter import vllm_version
 from adapter.contract.request import request_json_schema
@@ -47,9 +48,10 @@ def test_untested_vllm_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None
     """An untested vLLM is an error of attach_router, which vLLM does not swallow."""
     monkeypatch.delenv(vllm_version.OVERRIDE, raising=False)
     monkeypatch.setattr(vllm_version, "installed", lambda: "0.31.0")
-    plugin = CompletionV2Plugin()
+    app = FastAPI()
     with pytest.raises(vllm_version.UnsupportedVllm, match=r"0\.31\.0"):
-        plugin.attach_router(object())  # type: ignore[arg-type]
+        CompletionV2Plugin().attach_router(app)
+    assert PATH not in {getattr(route, "path", None) for route in app.routes}
 
 
 # --- in an application --------------------------------------------------------------------------
@@ -58,11 +60,15 @@ def test_untested_vllm_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture
 def app() -> Any:
     """An application with the route in it."""
-    from fastapi import FastAPI
-
     made = FastAPI()
     CompletionV2Plugin().attach_router(made)
     return made
+
+
+def route_of(app: Any) -> Any:
+    """The application's one route of ours."""
+    (route,) = [route for route in app.routes if getattr(route, "path", "") == PATH]
+    return route
 
 
 @pytest.mark.needs_vllm
@@ -95,23 +101,20 @@ def test_it_fits_vllms_protocol() -> None:
 @pytest.mark.needs_vllm
 def test_it_adds_one_route(app: Any) -> None:
     """The plugin adds POST /v2/completions and nothing else."""
-    from fastapi import FastAPI
-
-    added = [route for route in app.routes if route.path not in {r.path for r in FastAPI().routes}]
+    plain = {getattr(route, "path", None) for route in FastAPI().routes}
+    added = [route for route in app.routes if route.path not in plain]
     assert [(route.path, route.methods) for route in added] == [(PATH, {"POST"})]
 
 
 @pytest.mark.needs_vllm
 def test_vllm_keeps_the_route(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's own wiring keeps the route, once, and its endpoint."""
-    from fastapi import FastAPI
     from vllm.plugins.endpoint_plugins.interface import attach_endpoint_plugins
 
     monkeypatch.setenv("VLLM_PLUGINS", PLUGIN)
     made = FastAPI()
     attach_endpoint_plugins(made, ("generate",))
-    (route,) = [route for route in made.routes if getattr(route, "path", "") == PATH]
-    assert type(getattr(route, "app", None)).__name__ == "CompletionsEndpoint"
+    assert type(route_of(made).app).__name__ == "CompletionsEndpoint"
 
 
 def references(node: Any) -> set[str]:
@@ -152,13 +155,7 @@ def test_openapi_references_resolve(app: Any) -> None:
 @pytest.mark.needs_vllm
 def test_two_applications(app: Any) -> None:
     """Loaded twice, the plugin serves two applications that share nothing."""
-    from fastapi import FastAPI
-
     other = FastAPI()
     CompletionV2Plugin().attach_router(other)
-    (first,), (second,) = (
-        [route for route in made.routes if getattr(route, "path", "") == PATH]
-        for made in (app, other)
-    )
-    assert first.app is not second.app
+    assert route_of(app).app is not route_of(other).app
     assert other.openapi()["paths"].keys() == app.openapi()["paths"].keys()

@@ -105,30 +105,45 @@ class LogprobTable(Protocol):
     has no entries.
     """
 
-    start_indices: list[int]
-    end_indices: list[int]
-    token_ids: list[int]
-    logprobs: list[float]
-    decoded_tokens: list[str | None]
+    @property
+    def start_indices(self) -> Sequence[int]: ...
+    @property
+    def end_indices(self) -> Sequence[int]: ...
+    @property
+    def token_ids(self) -> Sequence[int]: ...
+    @property
+    def logprobs(self) -> Sequence[float]: ...
+    @property
+    def decoded_tokens(self) -> Sequence[str | None]: ...
 
 
 class CandidateUpdate(Protocol):
     """vLLM's CompletionOutput: what is new of one candidate, or all of it in one piece."""
 
-    index: int
-    text: str
-    token_ids: Sequence[int]
-    logprobs: LogprobTable | None
-    finish_reason: str | None
-    stop_reason: int | str | None
-    cumulative_logprob: float | None
-    """Sum over all tokens so far; there where log-probabilities were asked for."""
+    @property
+    def index(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def token_ids(self) -> Sequence[int]: ...
+    @property
+    def logprobs(self) -> LogprobTable | None: ...
+    @property
+    def finish_reason(self) -> str | None: ...
+    @property
+    def stop_reason(self) -> int | str | None: ...
+    @property
+    def cumulative_logprob(self) -> float | None:
+        """Sum over all tokens so far; there where log-probabilities were asked for."""
 
 
 class PromptUpdate(Protocol):
     """vLLM's RequestOutput: what is new of one prompt's candidates."""
 
-    prompt_logprobs: LogprobTable | None
-    outputs: Sequence[CandidateUpdate]
-    finished: bool
-    """True in the last update of all candidates."""
+    @property
+    def prompt_logprobs(self) -> LogprobTable | None: ...
+    @property
+    def outputs(self) -> Sequence[CandidateUpdate]: ...
+    @property
+    def finished(self) -> bool:
+        """True in the last update of all candidates."""

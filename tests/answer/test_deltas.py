@@ -3,11 +3,20 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapter.answer.deltas import LOWEST_LOGPROB, Answer, Delta, Usage, finite, fold
+from adapter.answer.deltas import (
+    LOWEST_LOGPROB,
+    Answer,
+    Delta,
+    TokenText,
+    TokenTexts,
+    Usage,
+    finite,
+    fold,
+)
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import GenerationFailed, Unavailable
 from adapter.planning.work import EngineCall, Prompt, Work
@@ -30,7 +39,7 @@ SPECIAL = {90, 91}
 
 
 class PlainTokenText:
-    """respond.TokenText over PIECES: what is left of an unfinished character waits."""
+    """TokenText over PIECES: what is left of an unfinished character waits."""
 
     def __init__(self, begun: bytes = b"") -> None:
         self._waiting = begun
@@ -54,7 +63,7 @@ class PlainTokenText:
 
 
 class PlainTokenTexts:
-    """respond.TokenTexts over PIECES."""
+    """TokenTexts over PIECES."""
 
     def prompt(self) -> PlainTokenText:
         return PlainTokenText()
@@ -64,6 +73,11 @@ class PlainTokenTexts:
 
     def ends_inside_character(self, prompt: Prompt) -> bool:
         return prompt.token_ids[-1] == 4
+
+
+if TYPE_CHECKING:
+    _token_text: type[TokenText] = PlainTokenText
+    _token_texts: type[TokenTexts] = PlainTokenTexts
 
 
 def answer(
@@ -566,7 +580,9 @@ def test_usage_counts_candidates() -> None:
 # --- best_of ------------------------------------------------------------------------------------
 
 
-def ranked(*candidates: tuple[str, int, float | None], n: int = 1, **fields: Any) -> Answer | Any:
+def ranked(
+    *candidates: tuple[str, int, float | None], n: int = 1, **fields: Any
+) -> tuple[list[dict[str, Any]], Usage]:
     """Folded choices and usage of candidates: each a text, its token count, its sum of logprobs."""
     made = answer(n=n, best_of=len(candidates), **fields)
     outputs = [

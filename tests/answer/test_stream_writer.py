@@ -1,4 +1,4 @@
-"""adapter/answer/stream_writer.py: all streams are written in one callback; none waits for others."""
+"""adapter/answer/stream_writer.py: streams are written in one callback; none waits for another."""
 
 import asyncio
 from collections.abc import AsyncIterator

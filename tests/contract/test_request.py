@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pydantic import ValidationError
 
 from adapter.contract.request import (
     CompletionV2Request,
@@ -114,6 +115,7 @@ def test_whole_floats_become_integers() -> None:
     request = parse(n=2.0, prompt=[5.0], logit_bias={"7": -3.0}, seed=1e3)
     assert (request.n, request.prompt, request.logit_bias) == (2, [5], {"7": -3})
     assert request.seed == 1000
+    assert isinstance(request.prompt, list)
     assert [type(value) for value in (request.n, request.prompt[0])] == [int, int]
 
 
@@ -136,7 +138,7 @@ def test_parsed_request_cannot_be_changed() -> None:
     """Nothing can assign to a parsed request."""
     request = parse()
     with pytest.raises(ValueError, match="frozen"):
-        request.n = 2  # type: ignore[misc]
+        request.n = 2
 
 
 # --- refusals -----------------------------------------------------------------------------------
@@ -349,7 +351,8 @@ def test_surrogate_pair_is_one_character() -> None:
 def test_many_faults_are_not_all_listed(body: bytes) -> None:
     """A body full of faults is refused at the first ones, not after an error for each."""
     error = refusal(body).__context__
-    assert error is None or error.error_count() < 100
+    assert isinstance(error, ValidationError)
+    assert error.error_count() < 100
 
 
 # --- unknown fields -----------------------------------------------------------------------------

@@ -447,8 +447,7 @@ def test_default_backend_is_vllms_setting(
 ) -> None:
     """--structured-outputs-config names the backend of requests that name none."""
     if configured is not None:
-        config = SimpleNamespace(backend=configured)
-        client.vllm_config.structured_outputs_config = config  # type: ignore[attr-defined]
+        client.vllm_config.structured_outputs_config = SimpleNamespace(backend=configured)
     assert make_engine(client, models).facts.guided_backend == expected
 
 
@@ -476,7 +475,7 @@ def test_diffusion_models_are_not_guided(
     client: FakeEngineClient, models: FakeServingModels
 ) -> None:
     """A model that does not make its tokens one after another refuses every constraint."""
-    client.model_config.is_diffusion = True  # type: ignore[attr-defined]
+    client.model_config.is_diffusion = True
     engine = make_engine(client, models)
     assert "diffusion" in engine.facts.guided_fault
     engine.start()

@@ -40,7 +40,8 @@ def engine_text(tokenizer: Any, prompt: list[int], generated: list[int], **field
     for token_id in generated:
         if detokenizer.update([token_id], stop_terminated=False) is not None:
             break
-    return detokenizer.get_next_output_text(finished=True, delta=True)
+    text: str = detokenizer.get_next_output_text(finished=True, delta=True)
+    return text
 
 
 def test_tokenizer_takes_vllms_fast_path(tokenizer: Any) -> None:

@@ -1,6 +1,7 @@
 """adapter/guided/matcher.py: all matchers have to allow a token, and what becomes of the end."""
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from adapter.guided import matcher
 from adapter.guided.backends.guidance import GuidanceBackend
 from adapter.guided.backends.registry import Libraries, Maker
-from adapter.guided.matcher import Guide, Mask
+from adapter.guided.matcher import Guide, Mask, Matcher
 from adapter.guided.program import Library, Part
 from tests.guided.texts import ENDS, VOCABULARY, allowed, ids
 
@@ -56,6 +57,10 @@ class Listed:
 
     def can_end(self) -> bool:
         return self.taken in self._texts
+
+
+if TYPE_CHECKING:
+    _listed: type[Matcher] = Listed
 
 
 def guide(*matchers: Listed, end_last: bool = False) -> Guide:
