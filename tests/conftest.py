@@ -7,11 +7,17 @@ import asyncio
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.fake_engine import FakeEngineClient, FakeServingModels
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.datastructures import State
+
+    from adapter.plugin import CompletionV2Plugin
 
 MODEL = "tiny"
 
@@ -42,9 +48,9 @@ def models() -> FakeServingModels:
 class Server:
     """An application with the plugin in it, as vLLM builds one."""
 
-    app: Any
-    plugin: Any
-    state: Any
+    app: "FastAPI"
+    plugin: "CompletionV2Plugin"
+    state: "State"
 
 
 @pytest.fixture
