@@ -7,12 +7,17 @@ import asyncio
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.fake_engine import FakeEngineClient, FakeServingModels
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.datastructures import State
+
+    from adapter.plugin import CompletionV2Plugin
 
 MODEL = "tiny"
 
@@ -43,9 +48,9 @@ def models() -> FakeServingModels:
 class Server:
     """An application with the plugin in it, as vLLM builds one."""
 
-    app: Any
-    plugin: Any
-    state: Any
+    app: "FastAPI"
+    plugin: "CompletionV2Plugin"
+    state: "State"
 
 
 @pytest.fixture
@@ -59,6 +64,7 @@ def serve(
 
     def start(*, engine: Any = client, **values: Any) -> Server:
         from fastapi import FastAPI
+        from starlette.datastructures import State
 
         from adapter.engine.client import Engine
         from adapter.plugin import CompletionV2Plugin
@@ -67,7 +73,7 @@ def serve(
         app = FastAPI()
         plugin = CompletionV2Plugin()
         plugin.attach_router(app)
-        state = SimpleNamespace(openai_serving_models=models)
+        state = State({"openai_serving_models": models})
         asyncio.run(plugin.init_state(engine, state, Namespace(**values)))
         return Server(app, plugin, state)
 

@@ -9,7 +9,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from adapter.engine.output_reader import Collector
+from adapter.engine.updates import CandidateUpdate, LogprobTable, PromptUpdate
 
 
 @dataclass
@@ -148,6 +151,8 @@ class FakeModelConfig:
     def __init__(self, max_model_len: int, vocab_size: int) -> None:
         self.max_model_len = max_model_len
         self.max_logprobs = 20
+        self.logprobs_mode = "raw_logprobs"
+        self.is_diffusion = False
         self.generation_config: dict[str, Any] = {}
         self._vocab_size = vocab_size
 
@@ -163,6 +168,7 @@ class FakeVllmConfig:
 
     def __init__(self) -> None:
         self.observability_config = SimpleNamespace(otlp_traces_endpoint=None)
+        self.structured_outputs_config: SimpleNamespace | None = None
 
     def compute_hash(self) -> str:
         return "0123456789abcdef"
@@ -249,3 +255,11 @@ class FakeServingModels:
     async def resolve_lora(self, lora_name: str) -> Any:
         self.asked.append(lora_name)
         return self.resolvable[lora_name]
+
+
+if TYPE_CHECKING:
+    # What adapter/ reads, and the fakes have to be.
+    _table: type[LogprobTable] = Table
+    _candidate: type[CandidateUpdate] = Candidate
+    _output: type[PromptUpdate] = Output
+    _collector: type[Collector] = FakeCollector

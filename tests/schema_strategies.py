@@ -4,6 +4,7 @@ Own code rather than hypothesis-jsonschema: that one (0.23) fails with today's h
 objects, and takes seconds to build its strategies.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -97,7 +98,7 @@ def _objects(schema: Schema, definitions: Schema) -> Strategy:
     return st.fixed_dictionaries(required, optional=properties)
 
 
-_TYPES = {
+_TYPES: dict[str, Callable[[Schema, Schema], Strategy]] = {
     "integer": _integers,
     "number": _numbers,
     "array": _arrays,

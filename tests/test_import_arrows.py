@@ -67,7 +67,7 @@ def imports(module: str) -> frozenset[str]:
             origin = node.module or ""
             names |= {origin, *(f"{origin}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Constant) and _OWN_NAME.fullmatch(str(node.value)):
-            names.add(node.value)  # import_module(), or python -m
+            names.add(str(node.value))  # import_module(), or python -m
     return frozenset(names)
 
 

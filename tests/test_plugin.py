@@ -4,6 +4,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 from adapter import vllm_version
 from adapter.contract.wording import request_json_schema
@@ -47,22 +48,27 @@ def test_untested_vllm_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None
     """An untested vLLM is an error of attach_router, which vLLM does not swallow."""
     monkeypatch.delenv(vllm_version.OVERRIDE, raising=False)
     monkeypatch.setattr(vllm_version, "installed", lambda: "0.31.0")
-    plugin = CompletionV2Plugin()
+    app = FastAPI()
     with pytest.raises(vllm_version.UnsupportedVllm, match=r"0\.31\.0"):
-        plugin.attach_router(object())  # type: ignore[arg-type]
+        CompletionV2Plugin().attach_router(app)
+    assert PATH not in {getattr(route, "path", None) for route in app.routes}
 
 
 # --- in an application --------------------------------------------------------------------------
 
 
 @pytest.fixture
-def app() -> Any:
+def app() -> FastAPI:
     """An application with the route in it."""
-    from fastapi import FastAPI
-
     made = FastAPI()
     CompletionV2Plugin().attach_router(made)
     return made
+
+
+def route_of(app: FastAPI) -> Any:
+    """The application's one route of ours."""
+    (route,) = [route for route in app.routes if getattr(route, "path", "") == PATH]
+    return route
 
 
 @pytest.mark.needs_vllm
@@ -93,25 +99,23 @@ def test_it_fits_vllms_protocol() -> None:
 
 
 @pytest.mark.needs_vllm
-def test_it_adds_one_route(app: Any) -> None:
+def test_it_adds_one_route(app: FastAPI) -> None:
     """The plugin adds POST /v2/completions and nothing else."""
-    from fastapi import FastAPI
-
-    added = [route for route in app.routes if route.path not in {r.path for r in FastAPI().routes}]
-    assert [(route.path, route.methods) for route in added] == [(PATH, {"POST"})]
+    plain = {getattr(route, "path", None) for route in FastAPI().routes}
+    added = [route for route in app.routes if getattr(route, "path", None) not in plain]
+    assert added == [route_of(app)]
+    assert route_of(app).methods == {"POST"}
 
 
 @pytest.mark.needs_vllm
 def test_vllm_keeps_the_route(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's own wiring keeps the route, once, and its endpoint."""
-    from fastapi import FastAPI
     from vllm.plugins.endpoint_plugins.interface import attach_endpoint_plugins
 
     monkeypatch.setenv("VLLM_PLUGINS", PLUGIN)
     made = FastAPI()
     attach_endpoint_plugins(made, ("generate",))
-    (route,) = [route for route in made.routes if getattr(route, "path", "") == PATH]
-    assert type(getattr(route, "app", None)).__name__ == "CompletionsEndpoint"
+    assert type(route_of(made).app).__name__ == "CompletionsEndpoint"
 
 
 def references(node: Any) -> set[str]:
@@ -125,7 +129,7 @@ def references(node: Any) -> set[str]:
 
 
 @pytest.mark.needs_vllm
-def test_openapi_holds_the_contract(app: Any) -> None:
+def test_openapi_holds_the_contract(app: FastAPI) -> None:
     """/openapi.json shows the contract's fields as the schema of the route's body."""
     document = app.openapi()
     operation = document["paths"][PATH]["post"]
@@ -139,7 +143,7 @@ def test_openapi_holds_the_contract(app: Any) -> None:
 
 
 @pytest.mark.needs_vllm
-def test_openapi_references_resolve(app: Any) -> None:
+def test_openapi_references_resolve(app: FastAPI) -> None:
     """Every $ref in /openapi.json leads somewhere, also when it is asked for twice."""
     document = app.openapi()
     prefix = "#/components/schemas/"
@@ -150,15 +154,9 @@ def test_openapi_references_resolve(app: Any) -> None:
 
 
 @pytest.mark.needs_vllm
-def test_two_applications(app: Any) -> None:
+def test_two_applications(app: FastAPI) -> None:
     """Loaded twice, the plugin serves two applications that share nothing."""
-    from fastapi import FastAPI
-
     other = FastAPI()
     CompletionV2Plugin().attach_router(other)
-    (first,), (second,) = (
-        [route for route in made.routes if getattr(route, "path", "") == PATH]
-        for made in (app, other)
-    )
-    assert first.app is not second.app
+    assert route_of(app).app is not route_of(other).app
     assert other.openapi()["paths"].keys() == app.openapi()["paths"].keys()

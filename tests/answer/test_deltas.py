@@ -3,13 +3,14 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from adapter.answer.choice import Delta
 from adapter.answer.deltas import Answer, Usage, fold
 from adapter.answer.logprobs import LOWEST_LOGPROB, finite
+from adapter.answer.token_text import TokenText, TokenTexts
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import GenerationFailed, Unavailable
 from adapter.planning.calls import EngineCall, TokenizedPrompt, Work
@@ -36,7 +37,7 @@ SPECIAL = {90, 91}
 
 
 class PlainTokenText:
-    """respond.TokenText over PIECES: what is left of an unfinished character waits."""
+    """TokenText over PIECES: what is left of an unfinished character waits."""
 
     def __init__(self, begun: bytes = b"") -> None:
         self._waiting = begun
@@ -60,7 +61,7 @@ class PlainTokenText:
 
 
 class PlainTokenTexts:
-    """respond.TokenTexts over PIECES."""
+    """TokenTexts over PIECES."""
 
     def prompt(self) -> PlainTokenText:
         return PlainTokenText()
@@ -71,6 +72,10 @@ class PlainTokenTexts:
     def ends_inside_character(self, prompt: TokenizedPrompt) -> bool:
         return prompt.token_ids[-1] == 4
 
+
+if TYPE_CHECKING:
+    _token_text: type[TokenText] = PlainTokenText
+    _token_texts: type[TokenTexts] = PlainTokenTexts
 
 FACTS = ServerFacts(
     max_model_len=64,
@@ -579,7 +584,9 @@ def test_usage_counts_candidates() -> None:
 # --- best_of ------------------------------------------------------------------------------------
 
 
-def ranked(*candidates: tuple[str, int, float | None], n: int = 1, **fields: Any) -> Answer | Any:
+def ranked(
+    *candidates: tuple[str, int, float | None], n: int = 1, **fields: Any
+) -> tuple[list[dict[str, Any]], Usage]:
     """Folded choices and usage of candidates: each a text, its token count, its sum of logprobs."""
     made = answer(n=n, best_of=len(candidates), **fields)
     outputs = [

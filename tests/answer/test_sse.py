@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from adapter.answer.deltas import Delta, Logprobs, Usage
+from adapter.answer.choice import Delta
+from adapter.answer.deltas import Usage
+from adapter.answer.logprobs import Logprobs
 from adapter.answer.sse import DONE, Envelope, error_event, event, json_bytes, json_string
 from adapter.contract.answer import CompletionV2Chunk, CompletionV2Error, CompletionV2Response
 from adapter.errors import InvalidRequest, Unavailable

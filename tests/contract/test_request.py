@@ -1,16 +1,20 @@
 """adapter/contract/request.py accepts what the schema accepts, and names what it refuses."""
 
 import json
+import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pydantic import ValidationError
 
 from adapter.contract.parsing import parse_request
 from adapter.contract.request import CompletionV2Request, unknown_fields
-from adapter.contract.wording import expectation, request_json_schema
+from adapter.contract.wording import request_json_schema
 from adapter.errors import InvalidRequest
 from tests.schema_strategies import STRANGERS, bodies
 
@@ -66,30 +70,42 @@ def test_generated_schema_is_the_contracts() -> None:
     assert request_json_schema() == contract
 
 
-@quick
-@given(bodies(SCHEMA, faults=0))
-def test_accepts_what_the_schema_describes(body: dict[str, Any]) -> None:
-    """Every body made from the contract's schema is accepted."""
-    assert VALIDATOR.is_valid(body)
-    assert accepts(body), body
+def test_accepts_what_the_schema_describes() -> None:
+    """Every body made from the contract's schema is accepted, and each field is in some."""
+    fields: Counter[str] = Counter()
+
+    @quick
+    @given(bodies(SCHEMA, faults=0))
+    def accepted(body: dict[str, Any]) -> None:
+        assert VALIDATOR.is_valid(body)
+        assert accepts(body), body
+        fields.update(body.keys())
+
+    accepted()
+    assert all(fields[name] >= 5 for name in SCHEMA["properties"]), fields
 
 
-@quick
-@given(bodies(SCHEMA, faults=2))
-def test_agrees_with_the_schema_on_near_misses(body: dict[str, Any]) -> None:
-    """A body with faults is accepted exactly when the contract's schema accepts it."""
-    assert accepts(body) == schema_accepts(body), body
+def test_agrees_with_the_schema_on_near_misses() -> None:
+    """A body with faults is accepted exactly when the schema accepts it: of all a third or more,
+    and as many are not."""
+    outcomes: Counter[bool] = Counter()
+
+    @quick
+    @given(bodies(SCHEMA, faults=2))
+    def agrees(body: dict[str, Any]) -> None:
+        outcomes[accepts(body)] += 1
+        assert accepts(body) == schema_accepts(body), body
+
+    agrees()
+    assert min(outcomes[True], outcomes[False]) >= outcomes.total() / 3, outcomes
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMA["properties"]))
 def test_agrees_with_the_schema_on_each_sort_of_value(name: str) -> None:
-    """Each field takes each sort of JSON value exactly when the contract's schema does."""
-    wrong = [
-        value
-        for value in STRANGERS
-        if accepts(MINIMAL | {name: value}) != schema_accepts(MINIMAL | {name: value})
-    ]
-    assert wrong == []
+    """Each field takes each sort of JSON value exactly when the schema does: some, and not all."""
+    asked = [MINIMAL | {name: value} for value in STRANGERS]
+    assert [body for body in asked if accepts(body) != schema_accepts(body)] == []
+    assert 3 <= sum(map(accepts, asked)) <= len(asked) / 2
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
@@ -110,6 +126,7 @@ def test_whole_floats_become_integers() -> None:
     request = parse(n=2.0, prompt=[5.0], logit_bias={"7": -3.0}, seed=1e3)
     assert (request.n, request.prompt, request.logit_bias) == (2, [5], {"7": -3})
     assert request.seed == 1000
+    assert isinstance(request.prompt, list)
     assert [type(value) for value in (request.n, request.prompt[0])] == [int, int]
 
 
@@ -132,7 +149,7 @@ def test_parsed_request_cannot_be_changed() -> None:
     """Nothing can assign to a parsed request."""
     request = parse()
     with pytest.raises(ValueError, match="frozen"):
-        request.n = 2  # type: ignore[misc]
+        request.n = 2
 
 
 # --- refusals -----------------------------------------------------------------------------------
@@ -238,14 +255,60 @@ def test_missing_field_has_its_own_code() -> None:
     assert refusal(MINIMAL | {"n": 0}).code == "invalid_value"
 
 
+# What a refusal calls the types of JSON Schema.
+TYPES = {"integer": "integer|token id", "array": "list"}
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = schema
+    while "$ref" in found:
+        found = SCHEMA["$defs"][found["$ref"].rpartition("/")[2]]
+    return found
+
+
+def to_be_said(schema: dict[str, Any]) -> Iterator[str]:
+    """Regular expressions that words about a schema match: its types, constants, required keys."""
+    schema = resolved(schema)
+    for branch in schema.get("anyOf", ()):
+        yield from to_be_said(branch)
+    if "const" in schema or "type" in schema:
+        yield schema.get("const") or TYPES.get(schema["type"], schema["type"])
+    for inner in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            yield from to_be_said(inner)
+    for key in schema.get("required", ()):
+        value = resolved(schema["properties"][key])
+        yield from [f'"{key}"', *(to_be_said(value) if value["type"] == "object" else ())]
+        yield from [value["const"]] if "const" in value else ()
+
+
+def bounds(schema: dict[str, Any]) -> Iterator[float]:
+    """The numbers that bound a field's value, or the length of a list in it."""
+    schema = resolved(schema)
+    for branch in schema.get("anyOf", ()):
+        yield from bounds(branch)
+    yield from (schema[key] for key in ("minimum", "maximum", "maxItems") if key in schema)
+
+
 @pytest.mark.parametrize("name", sorted(SCHEMA["properties"]))
-def test_every_field_has_words_for_what_it_must_be(name: str) -> None:
-    """Whatever field is wrong, its refusal says which field, and what it must be."""
+def test_refusal_says_what_the_schema_says(name: str) -> None:
+    """A refusal names every type, constant and required key that the field's schema has, and its
+    bounds and no other number; null where it is taken and nowhere else."""
+    schema = SCHEMA["properties"][name]
     wrong = next(value for value in ([[[1]]], 7) if not accepts(MINIMAL | {name: value}))
     error = refusal(MINIMAL | {name: wrong})
     assert error.param is not None
     assert error.param.partition("[")[0] == name
-    assert expectation(name) in error.message
+    said = error.message.partition(f": {name} must be ")[2]
+    missing = [words for words in to_be_said(schema) if not re.search(rf"(?<!\w)({words})", said)]
+    assert missing == []
+    assert sorted(map(float, re.findall(r"-?\d+", said))) == sorted(bounds(schema))
+    assert ("or null" in said) == accepts(MINIMAL | {name: None}) == (name != "model")
+
+
+def test_lists_that_may_not_be_empty_are_said_to_be() -> None:
+    """Both forms of token ids say that no list of them may be empty."""
+    assert refusal(MINIMAL | {"prompt": [[]]}).message.count("non-empty") == 2
 
 
 NO_JSON = [
@@ -286,14 +349,20 @@ def test_nan_within_a_string_is_text() -> None:
     assert parse(prompt="NaN, Infinity").prompt == "NaN, Infinity"
 
 
-@pytest.mark.parametrize("depth", range(150, 1000, 50))
-def test_nesting_never_fails_otherwise(depth: int) -> None:
-    """However deep a body is nested, it is accepted or refused, and nothing else is raised."""
-    body = b'{"model":"m","prompt":"x","z":' + b"[" * depth + b"]" * depth + b"}"
-    try:
-        parse_request(body)
-    except InvalidRequest as error:
-        assert "valid JSON" in error.message  # noqa: PT017  # either outcome is right
+def nested(depth: int) -> bytes:
+    return b'{"model":"m","prompt":"x","z":' + b"[" * depth + b"]" * depth + b"}"
+
+
+@pytest.mark.parametrize("depth", [1, 50, 100, 150])
+def test_nesting_is_accepted(depth: int) -> None:
+    """A body may be nested deeper than any schema that people write."""
+    assert list(unknown_fields(parse_request(nested(depth)))) == ["z"]
+
+
+@pytest.mark.parametrize("depth", range(250, 1000, 50))
+def test_nesting_that_is_too_deep_is_refused(depth: int) -> None:
+    """Beyond the parser's limit a body is refused as no JSON, and nothing else is raised."""
+    assert "valid JSON" in refusal(nested(depth)).message
 
 
 @pytest.mark.parametrize(
@@ -345,7 +414,8 @@ def test_surrogate_pair_is_one_character() -> None:
 def test_many_faults_are_not_all_listed(body: bytes) -> None:
     """A body full of faults is refused at the first ones, not after an error for each."""
     error = refusal(body).__context__
-    assert error is None or error.error_count() < 100
+    assert isinstance(error, ValidationError)
+    assert error.error_count() < 100
 
 
 # --- unknown fields -----------------------------------------------------------------------------

@@ -66,10 +66,14 @@ def test_end_token_finishes_a_beam() -> None:
 def test_min_tokens_holds_back_every_end() -> None:
     """No end token, stop token or stop string finishes a beam before min_tokens."""
     likely_end = {0: -2.0, 1: -2.5, END: -0.1}
-    answers = searched(settings(max_tokens=5, min_tokens=2), likely_end)
-    assert all(len(token_ids) > 2 for token_ids, _, _ in answers)
-    answers = searched(settings(max_tokens=5, min_tokens=2, stop=("a",)), A_THEN_B)
-    assert all(len(token_ids) > 2 for token_ids, _, _ in answers)
+    for held, scores in (
+        (settings(max_tokens=5, min_tokens=2), likely_end),
+        (settings(max_tokens=5, min_tokens=2, stop_token_ids=frozenset({0})), A_THEN_B),
+        (settings(max_tokens=5, min_tokens=2, stop=("a",)), A_THEN_B),
+    ):
+        answers = searched(held, scores)
+        assert {reason for _, reason, _ in answers} == {"stop"}
+        assert min(len(token_ids) for token_ids, _, _ in answers) == 3
 
 
 def test_stop_token_and_stop_string() -> None:
@@ -105,7 +109,7 @@ def test_absurd_length_penalty(penalty: float) -> None:
 @pytest.fixture(scope="module")
 def oracle() -> Any:
     """A tiny random model of transformers', quick to reach its end token."""
-    torch = pytest.importorskip("torch")
+    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(3)

@@ -1,14 +1,15 @@
 """adapter/engine/client.py: prompts are tokenised, run together, and given up together."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapter.engine.updates import Updates
 from adapter.errors import (
     ApiError,
     GenerationFailed,
@@ -24,11 +25,14 @@ from tests.asgi_client import run
 from tests.conftest import MODEL
 from tests.fake_engine import FakeEngineClient, FakeServingModels, Held, said
 
+if TYPE_CHECKING:
+    from adapter.engine.client import Engine
+
 pytestmark = pytest.mark.needs_vllm
 
 
 @pytest.fixture
-def engine(client: FakeEngineClient, models: FakeServingModels) -> Any:
+def engine(client: FakeEngineClient, models: FakeServingModels) -> "Engine":
     """The engine of a fake client."""
     return make_engine(client, models)
 
@@ -42,7 +46,7 @@ def environment() -> Iterator[None]:
     envs.disable_envs_cache()
 
 
-def make_engine(client: FakeEngineClient, models: FakeServingModels) -> Any:
+def make_engine(client: FakeEngineClient, models: FakeServingModels) -> "Engine":
     from adapter.engine.client import Engine
 
     return Engine(client, models, Settings(reject_unknown_fields=False, max_choices=8))
@@ -53,7 +57,9 @@ def calls(count: int, *, runs: bool = True) -> list[EngineCall]:
     return [EngineCall(TokenizedPrompt(None, [10 + index]), work) for index in range(count)]
 
 
-def updates_of(engine: Any, made: list[EngineCall], *, stream: bool = True) -> Any:
+def updates_of(
+    engine: "Engine", made: list[EngineCall], *, stream: bool = True
+) -> AsyncGenerator[Updates, None]:
     return engine.run(
         made,
         request_id="r",
@@ -63,11 +69,12 @@ def updates_of(engine: Any, made: list[EngineCall], *, stream: bool = True) -> A
             "trace_headers": None,
             "priority": 0,
             "data_parallel_rank": None,
+            "session_id": None,
         },
     )
 
 
-async def texts(engine: Any, made: list[EngineCall]) -> list[tuple[int, str]]:
+async def texts(engine: "Engine", made: list[EngineCall]) -> list[tuple[int, str]]:
     """Prompt index and text of each update."""
     async with aclosing(updates_of(engine, made)) as updates:
         return [
@@ -78,14 +85,14 @@ async def texts(engine: Any, made: list[EngineCall]) -> list[tuple[int, str]]:
 # --- running ------------------------------------------------------------------------------------
 
 
-def test_updates_of_one_prompt(engine: Any, client: FakeEngineClient) -> None:
+def test_updates_of_one_prompt(engine: "Engine", client: FakeEngineClient) -> None:
     """One prompt's updates come in order."""
     client.will_answer(said("a"), said("b"))
     assert run(texts(engine, calls(1))) == [(0, "a"), (0, "b")]
     assert client.aborted == []
 
 
-def test_updates_of_several_prompts(engine: Any, client: FakeEngineClient) -> None:
+def test_updates_of_several_prompts(engine: "Engine", client: FakeEngineClient) -> None:
     """Several prompts run together; each update says whose it is, and each keeps its order."""
     for letter in "abc":
         client.will_answer(*(said(f"{letter}{step}") for step in range(4)))
@@ -97,7 +104,7 @@ def test_updates_of_several_prompts(engine: Any, client: FakeEngineClient) -> No
     assert client.aborted == []
 
 
-def test_a_slow_prompt_holds_up_nobody(engine: Any, client: FakeEngineClient) -> None:
+def test_a_slow_prompt_holds_up_nobody(engine: "Engine", client: FakeEngineClient) -> None:
     """While one prompt waits the others' updates come."""
     held = Held()
     client.will_answer(held, said("slow"))
@@ -114,7 +121,7 @@ def test_a_slow_prompt_holds_up_nobody(engine: Any, client: FakeEngineClient) ->
     assert run(in_order()) == ["fast", "slow"]
 
 
-def test_a_failing_prompt_cancels_the_others(engine: Any, client: FakeEngineClient) -> None:
+def test_a_failing_prompt_cancels_the_others(engine: "Engine", client: FakeEngineClient) -> None:
     """When one prompt fails all others are given up, and its error is raised."""
     from adapter.vllm_api import EngineDeadError
 
@@ -128,7 +135,7 @@ def test_a_failing_prompt_cancels_the_others(engine: Any, client: FakeEngineClie
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_closing_aborts(engine: Any, client: FakeEngineClient, count: int) -> None:
+def test_closing_aborts(engine: "Engine", client: FakeEngineClient, count: int) -> None:
     """Leaving the updates early gives up what still runs."""
     for _ in range(count):
         client.will_answer(said("a"), Held())
@@ -142,7 +149,7 @@ def test_closing_aborts(engine: Any, client: FakeEngineClient, count: int) -> No
     assert len(client.aborted) == len(client.calls)
 
 
-def test_not_starting_asks_nothing(engine: Any, client: FakeEngineClient) -> None:
+def test_not_starting_asks_nothing(engine: "Engine", client: FakeEngineClient) -> None:
     """Updates that nobody reads ask nothing of the engine."""
 
     async def never() -> None:
@@ -153,7 +160,7 @@ def test_not_starting_asks_nothing(engine: Any, client: FakeEngineClient) -> Non
     assert client.calls == []
 
 
-def test_cancellation_aborts(engine: Any, client: FakeEngineClient) -> None:
+def test_cancellation_aborts(engine: "Engine", client: FakeEngineClient) -> None:
     """A cancelled reader gives up what still runs."""
     held = [Held(), Held()]
     for one in held:
@@ -171,13 +178,13 @@ def test_cancellation_aborts(engine: Any, client: FakeEngineClient) -> None:
     assert sorted(client.aborted) == ["r-0", "r-1"]
 
 
-def test_calls_that_do_not_run(engine: Any, client: FakeEngineClient) -> None:
+def test_calls_that_do_not_run(engine: "Engine", client: FakeEngineClient) -> None:
     """Where nothing is asked of the engine each prompt has one empty update."""
     assert run(texts(engine, calls(2, runs=False))) == [(0, ""), (1, "")]
     assert client.calls == []
 
 
-def test_each_call_has_its_own_parameters(engine: Any, client: FakeEngineClient) -> None:
+def test_each_call_has_its_own_parameters(engine: "Engine", client: FakeEngineClient) -> None:
     """No two calls share a parameters object, which the engine may change."""
     client.will_answer(said("a"))
     client.will_answer(said("b"))
@@ -270,7 +277,7 @@ def accept(_index: int, _count: int) -> None:
 
 
 def test_tokenizing_ends_at_the_first_prompt_that_is_refused(
-    engine: Any, client: FakeEngineClient
+    engine: "Engine", client: FakeEngineClient
 ) -> None:
     """Long texts are tokenised a portion at a time, and no further than the first that fails."""
 
@@ -290,16 +297,18 @@ def test_logits_are_no_logprobs(client: FakeEngineClient, models: FakeServingMod
         make_engine(client, models)
 
 
-def test_tokenize(engine: Any, client: FakeEngineClient, tokenizer: Any) -> None:
+def test_tokenize(engine: "Engine", client: FakeEngineClient, tokenizer: Any) -> None:
     """Texts become ids, ids stay as they are, empty texts become the separator, in order."""
-    prompts = ["hi cat", [5, 6], "", "é"]
+    prompts: list[str | list[int]] = ["hi cat", [5, 6], "", "é"]
     token_ids = run(engine.tokenize(prompts, add_special_tokens=True, check=accept))
     assert token_ids == [tokenizer.encode("hi cat"), [5, 6], [0], tokenizer.encode("é")]
     assert [texts for texts, _ in client.renderer.asked] == [["hi cat", "é"]]
 
 
 @pytest.mark.parametrize("add", [False, True])
-def test_tokenize_asks_for_special_tokens(engine: Any, client: FakeEngineClient, add: bool) -> None:
+def test_tokenize_asks_for_special_tokens(
+    engine: "Engine", client: FakeEngineClient, add: bool
+) -> None:
     """add_special_tokens reaches vLLM's renderer, which is to check no lengths."""
     run(engine.tokenize(["hi"], add_special_tokens=add, check=accept))
     ((_, params),) = client.renderer.asked
@@ -307,13 +316,15 @@ def test_tokenize_asks_for_special_tokens(engine: Any, client: FakeEngineClient,
     assert client.renderer.default_cmpl_tok_params.max_total_tokens == 64
 
 
-def test_ids_alone_ask_no_tokenizer(engine: Any, client: FakeEngineClient) -> None:
+def test_ids_alone_ask_no_tokenizer(engine: "Engine", client: FakeEngineClient) -> None:
     """Where no prompt is a text the tokenizer has no work."""
     assert run(engine.tokenize([[5], ""], add_special_tokens=True, check=accept)) == [[5], [0]]
     assert client.renderer.asked == []
 
 
-def test_text_beyond_the_context_is_refused_unread(engine: Any, client: FakeEngineClient) -> None:
+def test_text_beyond_the_context_is_refused_unread(
+    engine: "Engine", client: FakeEngineClient
+) -> None:
     """A text that no tokenizer could fit into the context is refused before it is tokenised."""
     with pytest.raises(InvalidRequest, match="64 tokens") as caught:
         run(engine.tokenize(["hi", "x" * 100_000], add_special_tokens=True, check=accept))
@@ -321,7 +332,9 @@ def test_text_beyond_the_context_is_refused_unread(engine: Any, client: FakeEngi
     assert client.renderer.asked == []
 
 
-def test_started_engine_reads_no_environment(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_started_engine_reads_no_environment(
+    engine: "Engine", monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the start on vLLM's settings are kept, and not read again for every token."""
     from adapter.vllm_api import envs
 
@@ -334,7 +347,7 @@ def test_started_engine_reads_no_environment(engine: Any, monkeypatch: pytest.Mo
     assert before != envs.VLLM_COMPUTE_NANS_IN_LOGITS
 
 
-def test_facts(engine: Any) -> None:
+def test_facts(engine: "Engine") -> None:
     """What the checks know of the server is the model's own."""
     facts = engine.facts
     assert (facts.max_model_len, facts.vocab_size, facts.max_choices) == (64, 267, 8)
@@ -358,13 +371,13 @@ def test_end_tokens(
 # --- models -------------------------------------------------------------------------------------
 
 
-def test_base_model_has_no_adapter(engine: Any) -> None:
+def test_base_model_has_no_adapter(engine: "Engine") -> None:
     """The served model's own name means no adapter."""
     assert run(engine.adapter_for(MODEL)) is None
 
 
 @pytest.mark.parametrize("name", ["other", "", "x" * 5000])
-def test_unknown_model(engine: Any, models: FakeServingModels, name: str) -> None:
+def test_unknown_model(engine: "Engine", models: FakeServingModels, name: str) -> None:
     """Another name is unknown; adapters are looked for only where vLLM is set to."""
     with pytest.raises(UnknownModel) as caught:
         run(engine.adapter_for(name))
@@ -374,7 +387,7 @@ def test_unknown_model(engine: Any, models: FakeServingModels, name: str) -> Non
 
 
 def test_adapter_found_at_run_time(
-    engine: Any, models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
+    engine: "Engine", models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where vLLM may load adapters at run time, its resolver is asked."""
     monkeypatch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1")
@@ -384,7 +397,7 @@ def test_adapter_found_at_run_time(
 
 
 def test_adapter_not_found_at_run_time(
-    engine: Any, models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
+    engine: "Engine", models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An adapter that the resolver does not find is an unknown model."""
     from vllm.entrypoints.serve.engine.protocol import ErrorInfo
@@ -402,13 +415,13 @@ def test_adapter_not_found_at_run_time(
 # --- availability -------------------------------------------------------------------------------
 
 
-def test_available(engine: Any, client: FakeEngineClient) -> None:
+def test_available(engine: "Engine", client: FakeEngineClient) -> None:
     """A healthy engine is asked to admit as many choices as there will be."""
     engine.refuse_if_unavailable(5)
     assert client.admissions == [5]
 
 
-def test_dead_engine_is_not_asked(engine: Any, client: FakeEngineClient) -> None:
+def test_dead_engine_is_not_asked(engine: "Engine", client: FakeEngineClient) -> None:
     """A dead engine admits nothing."""
     client.errored = True
     with pytest.raises(Unavailable):
@@ -439,12 +452,13 @@ def test_default_backend_is_vllms_setting(
 ) -> None:
     """--structured-outputs-config names the backend of requests that name none."""
     if configured is not None:
-        config = SimpleNamespace(backend=configured)
-        client.vllm_config.structured_outputs_config = config  # type: ignore[attr-defined]
+        client.vllm_config.structured_outputs_config = SimpleNamespace(backend=configured)
     assert make_engine(client, models).facts.guided_backend == expected
 
 
-def test_ends_are_the_models(client: FakeEngineClient, models: FakeServingModels) -> None:
+def test_ends_are_the_models(
+    client: FakeEngineClient, models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An admitted program ends at any of the model's ends of text."""
     from adapter.guided.compile.service import Admitted
     from adapter.guided.constraint import Constraint, Kind
@@ -458,8 +472,9 @@ def test_ends_are_the_models(client: FakeEngineClient, models: FakeServingModels
         async def admit(self, _constraint: Constraint) -> Admitted:
             return Admitted(program, "guidance")
 
+    assert engine._admission is not None
     assert set(engine._admission.vocabulary.ends) == {0, 2}
-    engine._admission = Admits()
+    monkeypatch.setattr(engine, "_admission", Admits())
     admitted = run(engine.admit(Constraint("guided_regex", Kind.REGEX, "a", "auto")))
     assert admitted == Admitted(Program(program.parts, ends=(0, 2)), "guidance")
 
@@ -468,9 +483,9 @@ def test_diffusion_models_are_not_guided(
     client: FakeEngineClient, models: FakeServingModels
 ) -> None:
     """A model that does not make its tokens one after another refuses every constraint."""
-    client.model_config.is_diffusion = True  # type: ignore[attr-defined]
+    client.model_config.is_diffusion = True
     engine = make_engine(client, models)
-    assert "diffusion" in engine.facts.guided_fault
+    assert "diffusion" in str(engine.facts.guided_fault)
     engine.start()
 
 
@@ -484,4 +499,4 @@ def test_unreadable_tokenizer_is_not_guided(
         raise ValueError("no such bytes")
 
     monkeypatch.setattr(engine_module, "read_vocabulary", unreadable)
-    assert "no such bytes" in make_engine(client, models).facts.guided_fault
+    assert "no such bytes" in str(make_engine(client, models).facts.guided_fault)

@@ -2,12 +2,15 @@
 
 import itertools
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from adapter.planning.calls import TokenizedPrompt
 from tests.tiny_tokenizer import byte_ids
+
+if TYPE_CHECKING:
+    from adapter.engine.detokenizer import Tokens
 
 pytestmark = pytest.mark.needs_vllm
 
@@ -16,7 +19,7 @@ TEXTS = ["hi cat", "é 🐈!", "日本語", "a\u2028b", " \n\t ", "x\ufffdy", "�
 
 
 @pytest.fixture
-def tokens(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def tokens(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> "Tokens":
     """The tokenizer's tokens, with vLLM's detokenizer repaired for this test."""
     from adapter.engine.detokenizer import Tokens
     from adapter.vllm_api import FastIncrementalDetokenizer
@@ -41,7 +44,8 @@ def engine_text(tokenizer: Any, prompt: list[int], generated: list[int], **field
     for token_id in generated:
         if detokenizer.update([token_id], stop_terminated=False) is not None:
             break
-    return detokenizer.get_next_output_text(finished=True, delta=True)
+    text: str = detokenizer.get_next_output_text(finished=True, delta=True)
+    return text
 
 
 def test_tokenizer_takes_vllms_fast_path(tokenizer: Any) -> None:
@@ -54,7 +58,7 @@ def test_tokenizer_takes_vllms_fast_path(tokenizer: Any) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("as_bytes", [False, True], ids=["pairs", "bytes"])
 def test_prompt_pieces_join_to_the_text(
-    tokens: Any, tokenizer: Any, text: str, as_bytes: bool
+    tokens: "Tokens", tokenizer: Any, text: str, as_bytes: bool
 ) -> None:
     """The pieces of a prompt's tokens join to its text."""
     token_ids = byte_ids(text.encode()) if as_bytes else tokenizer.encode(text)
@@ -66,7 +70,7 @@ def test_prompt_pieces_join_to_the_text(
     ("prompt", "text"), list(itertools.permutations(["hi", " cat", "é", "🐈"], 2))
 )
 def test_completion_pieces_join_to_the_engines_text(
-    tokens: Any, tokenizer: Any, prompt: str, text: str
+    tokens: "Tokens", tokenizer: Any, prompt: str, text: str
 ) -> None:
     """The pieces of a completion's tokens join to the text that the engine gives."""
     before, generated = tokenizer.encode(prompt), tokenizer.encode(text)
@@ -75,7 +79,7 @@ def test_completion_pieces_join_to_the_engines_text(
     assert "".join(pieces) == engine_text(tokenizer, before, generated) == text
 
 
-def test_character_of_several_tokens_belongs_to_the_last(tokens: Any) -> None:
+def test_character_of_several_tokens_belongs_to_the_last(tokens: "Tokens") -> None:
     """A token that only begins or goes on with a character adds no text."""
     token_text = tokens.prompt()
     pieces = [token_text.next(token_id) for token_id in byte_ids(b"a" + CAT + b"b")]
@@ -109,7 +113,7 @@ CUT = [
 
 @pytest.mark.parametrize(("prompt", "generated", "text"), CUT)
 def test_completion_of_a_cut_prompt_starts_with_the_character(
-    tokens: Any, tokenizer: Any, prompt: list[int], generated: list[int], text: str
+    tokens: "Tokens", tokenizer: Any, prompt: list[int], generated: list[int], text: str
 ) -> None:
     """Where a prompt ends inside a character, the completion shows that one, and no more of it."""
     token_text = tokens.completion(TokenizedPrompt(None, prompt))
@@ -118,14 +122,14 @@ def test_completion_of_a_cut_prompt_starts_with_the_character(
     assert "".join(token_text.next(token_id) for token_id in generated) == text
 
 
-def test_stop_string_in_a_cut_prompt_does_not_stop(tokens: Any, tokenizer: Any) -> None:
+def test_stop_string_in_a_cut_prompt_does_not_stop(tokens: "Tokens", tokenizer: Any) -> None:
     """A stop string that stands in a cut prompt does not end the completion."""
     prompt, generated = byte_ids(b"stop" + CAT[:2]), byte_ids(CAT[2:] + b" on")
     assert tokens.ends_inside_character(TokenizedPrompt(None, prompt))
     assert engine_text(tokenizer, prompt, generated, stop=["stop"]) == "🐈 on"
 
 
-def test_unfinished_character_leaks_nothing_of_the_prompt(tokens: Any, tokenizer: Any) -> None:
+def test_unfinished_character_leaks_nothing_of_the_prompt(tokens: "Tokens", tokenizer: Any) -> None:
     """Where nobody finishes the prompt's character, at most a replacement character is left."""
     prompt, generated = byte_ids(b"secret" + CAT[:2]), byte_ids(b" on and on")
     assert tokens.ends_inside_character(TokenizedPrompt(None, prompt))
@@ -134,7 +138,7 @@ def test_unfinished_character_leaks_nothing_of_the_prompt(tokens: Any, tokenizer
 
 @pytest.mark.parametrize("prompt", ["\ufffd", "hi\ufffd", "hi\ufffd\ufffd"])
 def test_replacement_character_of_the_prompt_is_a_character(
-    tokens: Any, tokenizer: Any, prompt: str
+    tokens: "Tokens", tokenizer: Any, prompt: str
 ) -> None:
     """A prompt may end with U+FFFD itself: a whole character, which is not repeated."""
     assert not tokens.ends_inside_character(TokenizedPrompt(None, tokenizer.encode(prompt)))
@@ -142,12 +146,12 @@ def test_replacement_character_of_the_prompt_is_a_character(
 
 
 @pytest.mark.parametrize("prompt", ["hi", "é", "hi 🐈", " "])
-def test_whole_prompts_are_not_cut(tokens: Any, tokenizer: Any, prompt: str) -> None:
+def test_whole_prompts_are_not_cut(tokens: "Tokens", tokenizer: Any, prompt: str) -> None:
     """A prompt that ends with a whole character is left to vLLM."""
     assert not tokens.ends_inside_character(TokenizedPrompt(prompt, tokenizer.encode(prompt)))
 
 
-def test_repair_is_idempotent(tokens: Any) -> None:
+def test_repair_is_idempotent(tokens: "Tokens") -> None:
     """Repairing twice changes nothing more."""
     from adapter.vllm_api import FastIncrementalDetokenizer
     from adapter.vllm_patches.detokenizer import repair_detokenizer
@@ -158,7 +162,7 @@ def test_repair_is_idempotent(tokens: Any) -> None:
     assert FastIncrementalDetokenizer.__init__ is once
 
 
-def test_special_tokens(tokens: Any) -> None:
+def test_special_tokens(tokens: "Tokens") -> None:
     """Control tokens and the model's ends are special, and have their names."""
     from adapter.engine.detokenizer import Tokens
 
@@ -168,7 +172,7 @@ def test_special_tokens(tokens: Any) -> None:
     assert ends_with_a.is_special(byte_ids(b"a")[0])
 
 
-def test_text_after_a_prompt(tokens: Any, tokenizer: Any) -> None:
+def test_text_after_a_prompt(tokens: "Tokens", tokenizer: Any) -> None:
     """The text of generated tokens is what follows the prompt, without an unfinished character."""
     prompt = TokenizedPrompt("hi", tokenizer.encode("hi"))
 

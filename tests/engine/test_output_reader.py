@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapter.engine.output_reader import OutputReader, Updates
+from adapter.engine.output_reader import OutputReader
+from adapter.engine.updates import Updates
 from adapter.errors import GenerationFailed
 from tests.asgi_client import run
 from tests.fake_engine import FakeCollector, Output, said
@@ -97,11 +98,11 @@ def test_waiting_for_news(put: Callable[[FakeCollector], Any]) -> None:
     async def read() -> list[tuple[int, str]]:
         collector = FakeCollector("a")
         reader, _ = reader_of(collector)
-        reader = asyncio.create_task(reader.news())
+        waiting = asyncio.create_task(reader.news())
         await asyncio.sleep(0)
-        assert not reader.done()
+        assert not waiting.done()
         put(collector)
-        return texts(await reader)
+        return texts(await waiting)
 
     assert run(read()) == [(0, "a")]
 

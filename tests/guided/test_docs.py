@@ -8,8 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pytest
-
 from adapter.guided.constraint import (
     BACKENDS,
     LM_FORMAT_ENFORCER,
@@ -85,7 +83,6 @@ def written(text: str) -> str:
 
 def test_tables_are_the_code() -> None:
     """The document says what the code does."""
-    pytest.importorskip("xgrammar")
     text = DOCS.read_text("utf-8")
     assert text == written(text), "run python -m tests.guided.test_docs"
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import jsonschema
@@ -157,7 +158,7 @@ def on_each(backends: Iterable[str], call: Callable[[str], _T]) -> dict[str, _T]
             raise
 
     names = list(backends)
-    results = at_once([lambda name=name: named(name) for name in names])
+    results = at_once([partial(named, name) for name in names])
     return dict(zip(names, results, strict=True))
 
 

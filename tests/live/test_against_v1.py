@@ -45,7 +45,7 @@ def _mixed_requests(count: int) -> list[dict[str, Any]]:
                 "min_p": pick.choice([0, 0.05]),
                 "n": pick.choice([1, 1, 3]),
             }
-        for name, values in {
+        rarer: dict[str, list[Any]] = {
             "logprobs": [0, 1, 5],
             "echo": [True],
             "stop": ["\n", [" the", "."]],
@@ -57,7 +57,8 @@ def _mixed_requests(count: int) -> list[dict[str, Any]]:
             "include_stop_str_in_output": [True],
             "ignore_eos": [True],
             "skip_special_tokens": [False],
-        }.items():
+        }
+        for name, values in rarer.items():
             if pick.random() < 0.25:
                 request[name] = pick.choice(values)
         requests.append(request)

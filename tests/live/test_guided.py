@@ -6,6 +6,7 @@ import random
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -275,17 +276,21 @@ def test_combinations_that_are_refused(server: Server) -> None:
     assert "use_beam_search" in error["message"]
     server.refuses("guided_whitespace_pattern", **fields, guided_whitespace_pattern="[ ]?")
     server.refuses("suffix", **fields, suffix="!")
-    for pattern in ("[a-z]?", "(", "x*"):
-        on_each(
-            BACKENDS,
-            lambda name, pattern=pattern: server.refuses(
-                "guided_whitespace_pattern",
-                prompt="Hi",
-                guided_json=RECORD,
-                guided_whitespace_pattern=pattern,
-                guided_decoding_backend=name,
-            ),
-        )
+
+
+@pytest.mark.parametrize("pattern", ["[a-z]?", "(", "x*"])
+def test_whitespace_patterns_that_are_refused(server: Server, pattern: str) -> None:
+    """What is no pattern of blanks is refused, whichever backend is named."""
+    on_each(
+        BACKENDS,
+        lambda name: server.refuses(
+            "guided_whitespace_pattern",
+            prompt="Hi",
+            guided_json=RECORD,
+            guided_whitespace_pattern=pattern,
+            guided_decoding_backend=name,
+        ),
+    )
 
 
 def test_long_prompts(server: Server) -> None:
@@ -483,7 +488,7 @@ def test_vllm_s_own_backends_change_between_requests(server: Server) -> None:
     for schema in schemas + schemas[::-1]:
         theirs(schema)
         ours(schema)
-    at_once([lambda ask=ask, s=s: ask(s) for ask in (theirs, ours) for s in schemas * 3])
+    at_once([partial(ask, schema) for ask in (theirs, ours) for schema in schemas * 3])
 
 
 # --- hostile constraints
@@ -559,12 +564,10 @@ def test_hostile_constraint(server: Server, name: str) -> None:
         assert server.greedy(prompt, 8) == solo[index % len(PLAIN)]
         assert time.monotonic() - started < 14
 
-    calls: list[Callable[[], None]] = []
-    for backend in BACKENDS:
-        calls.append(lambda backend=backend: hostile(backend))
-    for index in range(5):
-        calls.append(lambda index=index: plain(index))
-    at_once(calls)
+    at_once(
+        [partial(hostile, backend) for backend in BACKENDS]
+        + [partial(plain, index) for index in range(5)]
+    )
     time.sleep(0.5)
     before = worker_seconds(server)
     assert 0 < len(before) <= 16

@@ -259,12 +259,13 @@ def test_beam_refusals(server: Server) -> None:
     streamed = server.post(prompt="Hi", use_beam_search=True, stream=True)
     assert streamed.status_code == 400
     assert streamed.json()["error"]["param"] == "use_beam_search"
-    for name, value in {
+    unsearchable: dict[str, Any] = {
         "repetition_penalty": 1.2,
         "frequency_penalty": 1,
         "presence_penalty": 1,
         "logit_bias": {"5": 1},
-    }.items():
+    }
+    for name, value in unsearchable.items():
         response = server.post(prompt="Hi", use_beam_search=True, **{name: value})
         assert response.status_code == 400
         message = response.json()["error"]["message"]

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
@@ -76,7 +77,7 @@ def drained(server: Server) -> Drain:
     while DRAINING not in server.log.read_text(errors="replace") and not ended.is_set():
         time.sleep(0.02)
     in_time = not ended.is_set()
-    answers = at_once([lambda fields=fields: ask(fields) for fields in LATE.values()])
+    answers = at_once([partial(ask, fields) for fields in LATE.values()])
     reader.join()
     status = server.process.wait(60)
     return Drain(

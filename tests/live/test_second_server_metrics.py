@@ -45,7 +45,7 @@ def samples(server: Server) -> Counter[str]:
             if name.endswith(("_total", "_count")):
                 pairs = ",".join(f'{key}="{labels[key]}"' for key in sorted(labels))
                 assert f"{name}{{{pairs}}}" not in found, "one series twice"
-                found[f"{name}{{{pairs}}}"] = value
+                found[f"{name}{{{pairs}}}"] = int(value)
     return found
 
 

@@ -1,6 +1,7 @@
 """From the fields of a request to its one constraint."""
 
 import json
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -112,12 +113,9 @@ GIVEN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("second", GIVEN)
-@pytest.mark.parametrize("first", GIVEN)
+@pytest.mark.parametrize(("first", "second"), [*permutations(GIVEN, 2)])
 def test_two_constraints(first: str, second: str) -> None:
     """Two constraints are refused, and both are named."""
-    if first == second:
-        return
     error = refusal(**{first: GIVEN[first], second: GIVEN[second]})
     assert first in error.message
     assert second in error.message
