@@ -22,7 +22,7 @@ from adapter.errors import (
 from adapter.guided.compile.service import Admission, Admitted
 from adapter.guided.constraint import AUTO, BACKENDS, Constraint
 from adapter.guided.engine_side.backends import structured_outputs
-from adapter.guided.vocabulary import end_token_ids, read_vocabulary
+from adapter.guided.vocabulary import eos_token_ids, read_vocabulary
 from adapter.planning.infill import find as find_infill
 from adapter.planning.infill import from_template
 from adapter.planning.translate import ServerFacts, prompt_name
@@ -77,7 +77,7 @@ class Engine:
         config = client.model_config
         vocab_size = config.get_vocab_size()
         vocabulary = tokenizer.get_vocab()
-        ends = end_token_ids(config.try_get_generation_config(), client.renderer.get_eos_token_id())
+        ends = eos_token_ids(config.try_get_generation_config(), client.renderer.get_eos_token_id())
         if getattr(config, "logprobs_mode", "raw_logprobs") in ("raw_logits", "processed_logits"):
             raise ValueError(
                 "/v2/completions needs log-probabilities, and --logprobs-mode gives logits: start "
@@ -131,7 +131,7 @@ class Engine:
         admitted = await self._admission.admit(constraint)
         ends = tuple(sorted(self.facts.end_token_ids))
         return dataclasses.replace(
-            admitted, program=dataclasses.replace(admitted.program, ends=ends)
+            admitted, program=dataclasses.replace(admitted.program, eos_token_ids=ends)
         )
 
     async def checked(

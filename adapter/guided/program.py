@@ -38,10 +38,10 @@ class Program:
     parts: tuple[Part, ...]
     """In the order in which they narrow a mask: the cheapest first."""
     blanks: Blanks | None = None
-    ends: tuple[int, ...] = ()
+    eos_token_ids: tuple[int, ...] = ()
     """The tokens that end a text."""
-    end_last: bool = False
-    """An end is allowed only where nothing else is (ignore_eos)."""
+    eos_last: bool = False
+    """An end of text is allowed only where nothing else is (ignore_eos)."""
 
     def dumps(self) -> str:
         """As text."""
@@ -56,6 +56,6 @@ class Program:
             parts=tuple(Part(**part) for part in fields["parts"]),
             blanks=blanks
             and Blanks(tuple(tuple(row) for row in blanks["moves"]), tuple(blanks["accepts"])),
-            ends=tuple(fields["ends"]),
-            end_last=fields["end_last"],
+            eos_token_ids=tuple(fields["eos_token_ids"]),
+            eos_last=fields["eos_last"],
         )

@@ -150,7 +150,7 @@ def engine_calls(
     """One call a prompt, given the token ids of each, and what the constraint became."""
     work = plan.work
     if program is not None and work.generates:
-        work = replace(work, program=replace(program, end_last=plan.end_last))
+        work = replace(work, program=replace(program, eos_last=plan.end_last))
     return tuple(
         EngineCall(Prompt(echo, ids), work)
         for echo, ids in zip(plan.echoes, token_ids, strict=True)

@@ -39,7 +39,7 @@ class Judge:
         """seconds: what a plan may take."""
         self._vocabulary = vocabulary
         self._libraries = Libraries(vocabulary)
-        self._end = vocabulary.ends[0]
+        self._end = vocabulary.eos_token_ids[0]
         self._mask: npt.NDArray[np.int32] = np.zeros(vocabulary.words, np.int32)
         self._walker = Walker(vocabulary.tokens, self._end)
         self._drawer = Drawer(vocabulary.tokens, self._end)

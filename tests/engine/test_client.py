@@ -466,10 +466,10 @@ def test_ends_are_the_models(client: FakeEngineClient, models: FakeServingModels
         async def admit(self, _constraint: Constraint) -> Admitted:
             return Admitted(program, "guidance")
 
-    assert set(engine._admission.vocabulary.ends) == {0, 2}
+    assert set(engine._admission.vocabulary.eos_token_ids) == {0, 2}
     engine._admission = Admits()
     admitted = run(engine.admit(Constraint("guided_regex", Kind.REGEX, "a", "auto")))
-    assert admitted == Admitted(Program(program.parts, ends=(0, 2)), "guidance")
+    assert admitted == Admitted(Program(program.parts, eos_token_ids=(0, 2)), "guidance")
 
 
 def test_diffusion_models_are_not_guided(

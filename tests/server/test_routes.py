@@ -904,7 +904,7 @@ def test_constraint_reaches_the_engine(
     client.will_answer(said("a", 100, EOS, finish="stop"))
     got = ask(server, prompt=["hi", "x"], guided_regex="a+", stream=stream)
     assert (got.status, got.headers["x-guided-decoding"]) == (200, "guidance")
-    assert programs(client) == [Program(PROGRAM.parts, ends=(EOS,))] * 2
+    assert programs(client) == [Program(PROGRAM.parts, eos_token_ids=(EOS,))] * 2
     assert [(one.field, one.text, one.backend) for one in admission.asked] == [
         ("guided_regex", "a+", "auto")
     ]
@@ -930,7 +930,7 @@ def test_ignore_eos_of_a_constrained_text(
     ask(server, guided_regex="a+", ignore_eos=ignore)
     (program,) = programs(client)
     assert program is not None
-    assert program.end_last == bool(ignore)
+    assert program.eos_last == bool(ignore)
     assert client.calls[0].params.ignore_eos is False
 
 

@@ -97,7 +97,11 @@ class Libraries:
         matchers = [maker() for maker in makers]
         if program.blanks is not None:
             matchers.append(self.blank_runs(program.blanks).matcher())
-        return Guide(matchers, program.ends or self.vocabulary.ends, end_last=program.end_last)
+        return Guide(
+            matchers,
+            program.eos_token_ids or self.vocabulary.eos_token_ids,
+            eos_last=program.eos_last,
+        )
 
 
 _KEPT_PATTERNS = 64

@@ -14,7 +14,7 @@ import torch
 from adapter.guided.engine_side.loader import Compiler
 from adapter.guided.matcher import Guide
 from adapter.guided.program import Program
-from adapter.guided.vocabulary import Vocabulary, end_token_ids, read_vocabulary
+from adapter.guided.vocabulary import Vocabulary, eos_token_ids, read_vocabulary
 from adapter.vllm_api import (
     PIN_MEMORY,
     GuidanceBackend,
@@ -112,7 +112,7 @@ class Backends(StructuredOutputBackend):  # type: ignore[misc]
 
     def _vocabulary(self) -> Vocabulary:
         configured = self.vllm_config.model_config.try_get_generation_config()
-        ends = end_token_ids(configured, self.tokenizer.eos_token_id)
+        ends = eos_token_ids(configured, self.tokenizer.eos_token_id)
         return read_vocabulary(self.tokenizer, self.vocab_size, ends)
 
     def guided(self, program: str) -> "Future[GuidedGrammar]":

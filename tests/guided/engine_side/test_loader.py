@@ -46,7 +46,7 @@ class Anything:
 
 
 def program(text: str, *libraries: Any) -> Program:
-    return Program(tuple(Part(each, "json", text) for each in libraries), ends=ENDS)
+    return Program(tuple(Part(each, "json", text) for each in libraries), eos_token_ids=ENDS)
 
 
 @pytest.fixture
@@ -72,7 +72,8 @@ def got(guide: "Future[Guide]") -> Guide:
 def test_a_guide_holds_all_parts(compiler: Compiler) -> None:
     """A text has to satisfy each of them."""
     both = Program(
-        (Part("guidance", "regex", "[a-c]+"), Part("guidance", "regex", "[b-d]+")), ends=ENDS
+        (Part("guidance", "regex", "[a-c]+"), Part("guidance", "regex", "[b-d]+")),
+        eos_token_ids=ENDS,
     )
     guide = got(compiler.submit(both))
     assert takes(guide, [*b"bc"])
@@ -100,7 +101,7 @@ def test_a_failure_is_told_to_all_and_tried_again(
     """What fails leaves no request waiting, and nothing is kept of it."""
     slow.fault = fault
     guard, own = Part("guidance", "json", "{}"), Part("outlines", "json", "slow")
-    guides = [compiler.submit(Program((guard, own), ends=ENDS)) for _ in range(3)]
+    guides = [compiler.submit(Program((guard, own), eos_token_ids=ENDS)) for _ in range(3)]
     slow.release.set()
     for guide in guides:
         with pytest.raises(type(fault)):
