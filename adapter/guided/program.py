@@ -11,7 +11,7 @@ Library = Literal["guidance", "xgrammar", "outlines", "lm-format-enforcer"]
 class Part:
     """What one library enforces."""
 
-    holder: Library
+    library: Library
     form: str
     """What `text` is, in the library's own terms: "json", "regex", "lark", "ebnf"."""
     text: str
@@ -22,13 +22,13 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Blanks:
-    """The blanks that may stand between the tokens of a JSON text: an automaton over them."""
+class Whitespace:
+    """The whitespace that may stand between the tokens of a JSON text: an automaton over it."""
 
     moves: tuple[tuple[int, int, int, int], ...]
     """For each state the next one after space, tab, newline, carriage return; -1 for none."""
     accepts: tuple[bool, ...]
-    """Whether a run of blanks may stop in a state; state 0 is an empty run."""
+    """Whether a run of whitespace may stop in a state; state 0 is an empty run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Program:
 
     parts: tuple[Part, ...]
     """In the order in which they narrow a mask: the cheapest first."""
-    blanks: Blanks | None = None
+    whitespace: Whitespace | None = None
     eos_token_ids: tuple[int, ...] = ()
     """The tokens that end a text."""
     eos_last: bool = False
@@ -51,11 +51,13 @@ class Program:
     def loads(cls, text: str) -> "Program":
         """Read what dumps() wrote."""
         fields = json.loads(text)
-        blanks = fields["blanks"]
+        whitespace = fields["whitespace"]
         return cls(
             parts=tuple(Part(**part) for part in fields["parts"]),
-            blanks=blanks
-            and Blanks(tuple(tuple(row) for row in blanks["moves"]), tuple(blanks["accepts"])),
+            whitespace=whitespace
+            and Whitespace(
+                tuple(tuple(row) for row in whitespace["moves"]), tuple(whitespace["accepts"])
+            ),
             eos_token_ids=tuple(fields["eos_token_ids"]),
             eos_last=fields["eos_last"],
         )

@@ -50,7 +50,7 @@ class Judge:
         """Load all libraries, here and where constraints are compiled; what each failed on."""
         faults = {}
         self._admission.start()
-        self._libraries.blank_runs(DEFAULT).warm()
+        self._libraries.whitespace_runs(DEFAULT).warm()
         for library in LIBRARIES:
             try:
                 self._libraries.backend(library)

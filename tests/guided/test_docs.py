@@ -51,7 +51,7 @@ def _kinds_table(planner: Any) -> str:
                 cells.append("refused")
                 continue
             plan = planner.plan(Constraint("f", kind, text, backend), relaxed=True)
-            cells.append(" + ".join(dict.fromkeys(part.holder for part in plan.program.parts)))
+            cells.append(" + ".join(dict.fromkeys(part.library for part in plan.program.parts)))
         lines.append(f"| `{backend}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -69,7 +69,7 @@ class OutlinesBackend:
 
 
 def regex_of_schema(schema: Schema, whitespace: str | None) -> str:
-    """The regular expression of a JSON schema; whitespace: one for the blanks, `[ ]?` without.
+    """The regular expression of a JSON schema; whitespace: one between its tokens, `[ ]?` without.
 
     Raises:
         ValueError: outlines_core cannot express the schema.

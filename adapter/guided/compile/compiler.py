@@ -31,7 +31,7 @@ from adapter.guided.constraint import (
     Constraint,
     Kind,
 )
-from adapter.guided.program import Blanks, Part, Program
+from adapter.guided.program import Part, Program, Whitespace
 from adapter.guided.whitespace import DEFAULT
 from adapter.languages.grammar import as_ebnf, as_lark
 from adapter.languages.json_schema import Schema, SchemaError, read_schema, without_formats
@@ -120,9 +120,9 @@ class Planner:
         """Any JSON object. Two libraries read that too narrowly, or wrongly: llguidance does it."""
         guard = Part("guidance", "json", constraint.text)
         if constraint.backend != XGRAMMAR:
-            return self._served([guard], GUIDANCE, _blanks(constraint))
+            return self._served([guard], GUIDANCE, _whitespace(constraint))
         own = Part("xgrammar", "json", constraint.text)
-        return self._served([guard, own], XGRAMMAR, _blanks(constraint))
+        return self._served([guard, own], XGRAMMAR, _whitespace(constraint))
 
     def _json(self, constraint: Constraint, relaxed: bool) -> Plan:
         try:
@@ -132,7 +132,7 @@ class Planner:
             raise SchemaError(f"it is not a JSON schema: {fault}") from None
         known = without_formats(schema, self._knows_format)
         guard = Part("guidance", "json", json.dumps(known))
-        blanks = _blanks(constraint)
+        whitespace = _whitespace(constraint)
         try:
             self._compile(guard)
             check_names_are_counted(schema)
@@ -143,10 +143,10 @@ class Planner:
                 return self._relaxed(constraint, known)
             raise Refused(_cannot(constraint, str(error), relaxed)) from None
         if constraint.backend in (AUTO, GUIDANCE):
-            return self._served([guard], GUIDANCE, blanks)
+            return self._served([guard], GUIDANCE, whitespace)
         try:
             own = self._own_json(constraint, known)
-            return self._served([guard, own], constraint.backend, blanks)
+            return self._served([guard, own], constraint.backend, whitespace)
         except ValueError as error:
             message = error.message if isinstance(error, Refused) else _line(str(error))
             raise Refused(
@@ -160,7 +160,7 @@ class Planner:
             return Part("lm-format-enforcer", "json", json.dumps(schema))
         schema = fit_for(constraint.backend, schema)
         if constraint.backend == OUTLINES:
-            pattern = _whitespace(constraint)
+            pattern = _whitespace_pattern(constraint)
             whitespace = None if pattern is None else f"(?:{to_rust(pattern)})"
             regex = regex_of_schema(schema, whitespace)
             return self._prepared(Part("outlines", "regex", regex))
@@ -171,7 +171,7 @@ class Planner:
         if fault := validation.check_fault(schema):
             raise Refused(f"{constraint.field}: {fault}.")
         part = Part("guidance", "json-lenient", json.dumps(schema))
-        plan = self._served([part], GUIDANCE, _blanks(constraint))
+        plan = self._served([part], GUIDANCE, _whitespace(constraint))
         return Plan(plan.program, plan.backend, checked=True)
 
     def _try_format(self, name: str) -> bool:
@@ -194,18 +194,18 @@ class Planner:
         faults = []
         for part in parts:
             try:
-                return self._served([self._prepared(part)], part.holder, None)
+                return self._served([self._prepared(part)], part.library, None)
             except ValueError as error:
-                faults.append(f"{part.holder}: {_line(str(error))}")
+                faults.append(f"{part.library}: {_line(str(error))}")
         raise Refused(f"{constraint.field} cannot be held by {'; '.join(faults)}.")
 
     def _prepared(self, part: Part) -> Part:
         """The part with what its library compiled, where that can be handed on to the engine."""
-        backend = self._libraries.backend(part.holder)
+        backend = self._libraries.backend(part.library)
         if part.form != "regex" or not isinstance(backend, Preparing):
             return part
         name = hashlib.sha256(part.text.encode()).hexdigest()
-        path = self._folder / f"{name}.{part.holder}"
+        path = self._folder / f"{name}.{part.library}"
         try:
             size = path.stat().st_size
         except FileNotFoundError:
@@ -215,13 +215,13 @@ class Planner:
             new.replace(path)
         return replace(part, artifact=str(path), artifact_bytes=size)
 
-    def _served(self, parts: Sequence[Part], backend: str, blanks: Blanks | None) -> Plan:
+    def _served(self, parts: Sequence[Part], backend: str, whitespace: Whitespace | None) -> Plan:
         """The plan of these parts, each compiled, and together able to begin a text.
 
         Raises:
             ValueError: a library cannot do its part.
         """
-        program = Program(tuple(parts), blanks)
+        program = Program(tuple(parts), whitespace)
         guide = self._libraries.guide(program, [self._compile(part) for part in parts])
         guide.fill(np.zeros(self._libraries.vocabulary.words, np.int32))
         if guide.failure is not None:
@@ -252,7 +252,7 @@ def _grammar_parts(constraint: Constraint) -> list[Part]:
     return [xgrammar if constraint.backend == XGRAMMAR else guidance]
 
 
-def _whitespace(constraint: Constraint) -> Node | None:
+def _whitespace_pattern(constraint: Constraint) -> Node | None:
     if constraint.whitespace is None:
         return None
     try:
@@ -263,9 +263,9 @@ def _whitespace(constraint: Constraint) -> Node | None:
         ) from None
 
 
-def _blanks(constraint: Constraint) -> Blanks:
-    """The automaton of the blanks between tokens."""
-    pattern = _whitespace(constraint)
+def _whitespace(constraint: Constraint) -> Whitespace:
+    """The automaton of the whitespace between tokens."""
+    pattern = _whitespace_pattern(constraint)
     if pattern is None:
         return DEFAULT
     try:
@@ -274,7 +274,7 @@ def _blanks(constraint: Constraint) -> Blanks:
         raise Refused(
             f"guided_whitespace_pattern: {_line(str(error))}.", field="guided_whitespace_pattern"
         ) from None
-    return Blanks(tuple((a, b, c, d) for a, b, c, d in moves), tuple(accepts))
+    return Whitespace(tuple((a, b, c, d) for a, b, c, d in moves), tuple(accepts))
 
 
 def _cannot(constraint: Constraint, why: str, relaxed: bool) -> str:

@@ -55,7 +55,7 @@ class Compiler:
 
         def ready(_: "Future[Maker]") -> None:
             if next(left) == 0:
-                thread = self._threads[program.parts[-1].holder]
+                thread = self._threads[program.parts[-1].library]
                 _run(guide, thread, lambda: self._guide(program, makers))
 
         for maker in makers:
@@ -71,19 +71,19 @@ class Compiler:
         with self._loading:
             if self._libraries is None:
                 self._libraries = Libraries(self._read_vocabulary())
-                self._libraries.blank_runs(DEFAULT).warm()
+                self._libraries.whitespace_runs(DEFAULT).warm()
             self._libraries.backend(library)
             return self._libraries
 
     def _guide(self, program: Program, makers: "Sequence[Future[Maker]]") -> Guide:
-        libraries = self._load(program.parts[-1].holder)
+        libraries = self._load(program.parts[-1].library)
         return libraries.guide(program, [maker.result() for maker in makers])
 
     def _start(self, part: Part, maker: "Future[Maker]") -> None:
-        _run(maker, self._threads[part.holder], lambda: self._compile(part))
+        _run(maker, self._threads[part.library], lambda: self._compile(part))
 
     def _compile(self, part: Part) -> Maker:
-        return self._load(part.holder).compile(part)
+        return self._load(part.library).compile(part)
 
 
 def _run(future: "Future[T]", thread: ThreadPoolExecutor, work: Callable[[], T]) -> None:
@@ -140,7 +140,7 @@ class _Makers:
 def _weight(part: Part) -> int:
     """About how many bytes a compiled part takes: an index is the size of its file, and masks and
     automata grow with the text."""
-    masks = 2**22 if part.holder == "lm-format-enforcer" else 2**16
+    masks = 2**22 if part.library == "lm-format-enforcer" else 2**16
     return masks + 64 * len(part.text) + part.artifact_bytes
 
 

@@ -315,7 +315,7 @@ def test_grammars_are_exact(make: Make, backend: str, grammar: str) -> None:
 def test_llguidance_guards_every_schema(planned: Planned, backend: str, kind: Kind) -> None:
     """A schema is held by llguidance first, and then by the library that was named."""
     value = POINT if kind is Kind.JSON else '{"type": "object"}'
-    libraries = [part.holder for part in planned(kind, value, backend).program.parts]
+    libraries = [part.library for part in planned(kind, value, backend).program.parts]
     assert libraries[0] == "guidance"
     assert libraries[1:] in ([], [backend])
     if kind is Kind.JSON:
