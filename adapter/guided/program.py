@@ -1,8 +1,9 @@
 """What crosses to the engine: a constraint translated for the libraries that enforce it."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Library = Literal["guidance", "xgrammar", "outlines", "lm-format-enforcer"]
 
@@ -30,6 +31,11 @@ class Whitespace:
     accepts: tuple[bool, ...]
     """Whether a run of whitespace may stop in a state; state 0 is an empty run."""
 
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Whitespace":
+        """The automaton whose fields were read from JSON."""
+        return cls(tuple(map(tuple, fields["moves"])), tuple(fields["accepts"]))
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -54,10 +60,7 @@ class Program:
         whitespace = fields["whitespace"]
         return cls(
             parts=tuple(Part(**part) for part in fields["parts"]),
-            whitespace=whitespace
-            and Whitespace(
-                tuple(tuple(row) for row in whitespace["moves"]), tuple(whitespace["accepts"])
-            ),
+            whitespace=None if whitespace is None else Whitespace.of(whitespace),
             eos_token_ids=tuple(fields["eos_token_ids"]),
             eos_last=fields["eos_last"],
         )

@@ -15,8 +15,8 @@ from adapter.guided.token_trie import Table, TokenRuns
 WHITESPACE_BYTES = b" \t\n\r"
 
 LONGEST_RUN = 20
-"""Whitespace in a row where the caller gave no pattern: a line break and some indentation, and an end
-to a model that would print whitespace for ever."""
+"""Whitespace characters in a row where the caller gave no pattern: a line break, some indentation,
+and an end to a model that would print whitespace for ever."""
 
 DEFAULT = Whitespace(
     moves=tuple(

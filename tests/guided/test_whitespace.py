@@ -1,4 +1,4 @@
-"""adapter/guided/whitespace.py: each run of whitespace between JSON tokens is held to the pattern."""
+"""adapter/guided/whitespace.py: each run of it between JSON tokens is held to the pattern."""
 
 import json
 import re
