@@ -23,7 +23,7 @@ from adapter.contract.request import CompletionV2Request, parse_request, unknown
 from adapter.engine.client import Engine, RunOptions
 from adapter.engine.output_reader import Inbox, Updates
 from adapter.errors import ApiError, InternalError, InvalidRequest, Unavailable, WrongKey
-from adapter.guided.compile.service import Admitted
+from adapter.guided.compile.service import CompiledConstraint
 from adapter.guided.constraint import Constraint
 from adapter.planning import translate
 from adapter.server.request_log import RequestRecord
@@ -180,7 +180,7 @@ class _Exchange:
         engine.refuse_if_unavailable(
             len(plan.prompts) * plan.work.distinct if plan.work.runs else 0
         )
-        admitted = await self._admit(plan.constraint, engine) if plan.constraint else None
+        compiled = await self._compile(plan.constraint, engine) if plan.constraint else None
         token_ids = await engine.tokenize(
             plan.prompts,
             request.add_special_tokens is not False,
@@ -188,7 +188,7 @@ class _Exchange:
                 plan, index, count, request.max_tokens, engine.facts.max_model_len
             ),
         )
-        calls = translate.engine_calls(plan, token_ids, admitted.program if admitted else None)
+        calls = translate.engine_calls(plan, token_ids, compiled.program if compiled else None)
         answer = Answer(request, calls, engine.tokens)
         envelope = self._envelope(request, engine)
         # Ranked answers are known at the end alone: a stream brings them all at once.
@@ -198,7 +198,7 @@ class _Exchange:
             "stream": stream,
             "options": self._run_options(adapter),
         }
-        schema = admitted.schema if admitted is not None else None
+        schema = compiled.schema if compiled is not None else None
         try:
             if stream and plan.work.direct and schema is None and self._can_write_together():
                 async with engine.opened(calls, **run) as inbox:
@@ -224,13 +224,13 @@ class _Exchange:
             "session_id": self._headers.get("x-session-id"),
         }
 
-    async def _admit(self, constraint: Constraint, engine: Engine) -> Admitted:
+    async def _compile(self, constraint: Constraint, engine: Engine) -> CompiledConstraint:
         """Compile the constraint; keep what the log and the headers tell of it."""
         self._record.constraint, self._record.backend = constraint.kind, constraint.backend
-        admitted = await engine.admit(constraint)
-        self._record.backend = admitted.backend
-        self._guided = admitted.backend + ("" if admitted.schema is None else "; checked")
-        return admitted
+        compiled = await engine.compile(constraint)
+        self._record.backend = compiled.backend
+        self._guided = compiled.backend + ("" if compiled.schema is None else "; checked")
+        return compiled
 
     def _note(self, request: CompletionV2Request) -> None:
         """Keep what the log and the headers tell; refuse unknown fields where that is set."""
