@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from adapter.guided.engine_side.loader import Compiler
+from adapter.guided.engine_side.loader import ProgramLoader
 from adapter.guided.matcher import Guide
 from adapter.guided.program import Program
 from adapter.guided.vocabulary import Vocabulary, eos_token_ids, read_vocabulary
@@ -82,7 +82,7 @@ def _with_guides(original: Any) -> Any:
             return
         # The whole text is constrained, whatever a reasoning parser thinks of its beginning.
         structured.reasoning_ended = True
-        structured.grammar = self.backend.guided(structured.params.grammar)
+        structured.grammar = self.backend.load(structured.params.grammar)
 
     return grammar_init
 
@@ -107,16 +107,16 @@ class Backends(StructuredOutputBackend):  # type: ignore[misc]
         super().__init__(vllm_config, tokenizer, vllm_config.model_config.get_vocab_size())
         self._lock = threading.Lock()
         self._own: dict[str, StructuredOutputBackend] = {}
-        self._compiler = Compiler(self._vocabulary)
-        self._compiler.warm()
+        self._loader = ProgramLoader(self._vocabulary)
+        self._loader.warm()
 
     def _vocabulary(self) -> Vocabulary:
         configured = self.vllm_config.model_config.try_get_generation_config()
         ends = eos_token_ids(configured, self.tokenizer.eos_token_id)
         return read_vocabulary(self.tokenizer, self.vocab_size, ends)
 
-    def guided(self, program: str) -> "Future[GuidedGrammar]":
-        """The grammar of a request of ours, when it is compiled."""
+    def load(self, program: str) -> "Future[GuidedGrammar]":
+        """The grammar of a request of ours, when its program is loaded."""
         grammar: Future[GuidedGrammar] = Future()
 
         def hand_on(done: "Future[Guide]") -> None:
@@ -127,7 +127,7 @@ class Backends(StructuredOutputBackend):  # type: ignore[misc]
             else:
                 grammar.set_result(GuidedGrammar(done.result()))
 
-        self._compiler.submit(Program.loads(program)).add_done_callback(hand_on)
+        self._loader.load(Program.loads(program)).add_done_callback(hand_on)
         return grammar
 
     def named(self, name: str) -> StructuredOutputBackend:
@@ -156,7 +156,7 @@ class Backends(StructuredOutputBackend):  # type: ignore[misc]
 
     def destroy(self) -> None:
         """End them all."""
-        self._compiler.close()
+        self._loader.close()
         for backend in self._own.values():
             backend.destroy()
         self._own.clear()
