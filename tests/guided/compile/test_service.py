@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from adapter.errors import GenerationFailed, InvalidRequest, NotSupported, Unavailable
+from adapter.errors import ApiError, GenerationFailed, InvalidRequest, NotSupported, Unavailable
 from adapter.guided.backends.registry import Libraries
 from adapter.guided.compile import processes
 from adapter.guided.compile.cache import ConstraintCache
@@ -380,7 +380,7 @@ def test_cached_bytes_are_bounded(
     site: Site, monkeypatch: pytest.MonkeyPatch, requests: list[Any]
 ) -> None:
     """Beyond so many bytes the least used constraint is left out, with its index file."""
-    cache = ConstraintCache(2**30)
+    cache: ConstraintCache[CompiledConstraint | ApiError] = ConstraintCache(2**30)
     monkeypatch.setattr(site.service, "_cache", cache)
     one, two, three = (regex(f"bound{n}", "outlines") for n in range(3))
     files = [index_of(site.compile(constraint)[0]) for constraint in (one, two)]
@@ -404,7 +404,7 @@ def index_of(compiled: Any) -> Path:
 
 def test_refusals_are_bounded_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many wrong constraints do not fill the memory."""
-    cache = ConstraintCache(10_000)
+    cache: ConstraintCache[CompiledConstraint | ApiError] = ConstraintCache(10_000)
     monkeypatch.setattr(site.service, "_cache", cache)
     site.compile(*(regex(f"(?={'a' * number})") for number in range(1, 60)))
     assert 0 < cache._bytes <= 10_000
