@@ -1,25 +1,138 @@
 """The plugin's own settings: flags of adapter.serve, or environment variables elsewhere."""
 
 import os
-from argparse import ArgumentError, ArgumentParser
-from dataclasses import dataclass
+from argparse import ArgumentError, ArgumentParser, Namespace
+from collections.abc import Callable, Iterable
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 PREFIX = "COMPLETION_V2_"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What an operator can choose."""
+class Flag:
+    """One setting as an operator gives it: a flag, or the environment variable of that name."""
 
-    reject_unknown_fields: bool
-    max_choices: int
-    infill_template: str | None = None
-    guided_timeout: float = 5.0
+    name: str
+    help: str
+    default: str | None
+    """As it is written on a command line."""
+    type: Callable[[str], Any] = str
+    choices: tuple[str, ...] = ()
+    allows: Callable[[Any], bool] = lambda _: True
+    """Whether a value of the type may be."""
+    bounds: str = ""
+    """What `allows` asks for, in words behind "must be"."""
+    setting: Callable[[Any], Any] = lambda value: value
+    """The setting that a value means."""
+
+    @property
+    def dest(self) -> str:
+        """Its attribute of parsed arguments."""
+        return self.name.removeprefix("--").replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return PREFIX + self.dest.upper()
+
+    def add_to(self, group: Any) -> None:
+        """Add it to a group of a parser's. Its default comes from the environment."""
+        default = os.environ.get(self.variable, self.default)
+        if self.default is None:
+            default = default or None  # an empty variable is no value
+        group.add_argument(
+            self.name,
+            type=self.type,
+            choices=self.choices or None,
+            default=default,
+            help=self.help,
+        )
+
+    def check(self, value: Any) -> None:
+        """Refuse a value that cannot be.
+
+        Raises:
+            ValueError: it names the flag and the variable.
+        """
+        if self.choices and value not in self.choices:
+            raise self.wrong(f"must be {' or '.join(self.choices)}, not {value}")
+        if not self.allows(value):
+            raise self.wrong(f"must be {self.bounds}, not {value}")
+
+    def wrong(self, what: str) -> ValueError:
+        """The error of a wrong value."""
+        return ValueError(f"{self.name}, or the environment variable {self.variable}, {what}")
+
+
+def _positive(value: int) -> bool:
+    return value >= 1
+
+
+def _set_by(*row: Any, **more: Any) -> Any:
+    """A field that is set by the Flag of this row, whose default is the field's."""
+    flag = Flag(*row, **more)
+    default = None if flag.default is None else flag.setting(flag.type(flag.default))
+    return field(default=default, metadata={"flag": flag})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator can choose, each by a flag."""
+
+    reject_unknown_fields: bool = _set_by(
+        "--unknown-fields",
+        "What to do with fields that the contract does not know: accept the request and name "
+        "them in the response header x-ignored-fields, or refuse it with 400.",
+        "report",
+        choices=("report", "reject"),
+        setting=lambda value: value == "reject",
+    )
+    max_choices: int = _set_by(
+        "--max-choices",
+        "How many texts one request may ask for: its prompts times n or best_of.",
+        "2048",
+        int,
+        allows=_positive,
+        bounds="at least 1",
+    )
+    infill_template: str | None = _set_by(
+        "--infill-template",
+        "How the model is asked to fill the gap before a suffix: a text with {prefix} and "
+        "{suffix}. Found from the tokenizer for the common families.",
+        None,
+    )
+    guided_timeout: float = _set_by(
+        "--guided-timeout",
+        "Seconds of CPU time that compiling one guided decoding constraint may take; one that "
+        "needs more is refused.",
+        "5",
+        float,
+        allows=lambda value: 0 < value <= 600,
+        bounds="from 0 to 600",
+    )
     """Seconds that compiling one constraint may take."""
-    guided_cache_mb: int = 256
-    guided_fallback: str = "check"
+    guided_cache_mb: int = _set_by(
+        "--guided-cache-mb",
+        "Megabytes of compiled constraints that each API server keeps.",
+        "256",
+        int,
+        allows=_positive,
+        bounds="at least 1",
+    )
+    guided_fallback: str = _set_by(
+        "--guided-fallback",
+        "What backend auto does with a JSON schema that no backend can hold as a whole: hold "
+        "what can be held and check the finished text, or refuse the request.",
+        "check",
+        choices=("check", "refuse"),
+    )
     """What auto does with a schema that no backend can hold: "check" the text, or "refuse" it."""
+
+
+def _flag(setting: "Field[Any]") -> Flag:
+    flag: Flag = setting.metadata["flag"]
+    return flag
 
 
 def for_llm_engine() -> bool:
@@ -29,49 +142,12 @@ def for_llm_engine() -> bool:
 
 def add_flags(parser: ArgumentParser) -> None:
     """Add the flags, under one heading of --help. Their defaults come from the environment."""
-    group = parser.add_argument_group("CompletionV2")
-    group.add_argument(
-        "--unknown-fields",
-        choices=["report", "reject"],
-        default=os.environ.get(f"{PREFIX}UNKNOWN_FIELDS", "report"),
-        help="What to do with fields that the contract does not know: accept the request and name "
-        "them in the response header x-ignored-fields, or refuse it with 400.",
-    )
-    group.add_argument(
-        "--max-choices",
-        type=int,
-        default=os.environ.get(f"{PREFIX}MAX_CHOICES", "2048"),
-        help="How many texts one request may ask for: its prompts times n or best_of.",
-    )
-    group.add_argument(
-        "--infill-template",
-        default=os.environ.get(f"{PREFIX}INFILL_TEMPLATE") or None,
-        help="How the model is asked to fill the gap before a suffix: a text with {prefix} and "
-        "{suffix}. Found from the tokenizer for the common families.",
-    )
-    group.add_argument(
-        "--guided-timeout",
-        type=float,
-        default=os.environ.get(f"{PREFIX}GUIDED_TIMEOUT", "5"),
-        help="Seconds of CPU time that compiling one guided decoding constraint may take; one that "
-        "needs more is refused.",
-    )
-    group.add_argument(
-        "--guided-cache-mb",
-        type=int,
-        default=os.environ.get(f"{PREFIX}GUIDED_CACHE_MB", "256"),
-        help="Megabytes of compiled constraints that each API server keeps.",
-    )
-    group.add_argument(
-        "--guided-fallback",
-        choices=["check", "refuse"],
-        default=os.environ.get(f"{PREFIX}GUIDED_FALLBACK", "check"),
-        help="What backend auto does with a JSON schema that no backend can hold as a whole: hold "
-        "what can be held and check the finished text, or refuse the request.",
-    )
+    flags = [_flag(setting) for setting in fields(Settings)]
     # vLLM's --help lists the groups alone, so the group's own line names its flags.
-    names = ", ".join(action.option_strings[0] for action in group._group_actions)
-    group.description = f"The /v2/completions route: {names}."
+    names = ", ".join(flag.name for flag in flags)
+    group = parser.add_argument_group("CompletionV2", f"The /v2/completions route: {names}.")
+    for flag in flags:
+        flag.add_to(group)
 
 
 def settings_from(args: Any) -> Settings:
@@ -80,34 +156,26 @@ def settings_from(args: Any) -> Settings:
     Raises:
         ValueError: a value that cannot be; the message names the flag and the variable.
     """
+    flags = {setting.name: _flag(setting) for setting in fields(Settings)}
+    defaults = _defaults(flags.values())
+    values = {}
+    for name, flag in flags.items():
+        value = getattr(args, flag.dest, getattr(defaults, flag.dest))
+        flag.check(value)
+        values[name] = flag.setting(value)
+    return Settings(**values)
+
+
+def _defaults(flags: Iterable[Flag]) -> Namespace:
+    """What the environment says, or the flags themselves.
+
+    Raises:
+        ValueError: a variable has a value that its flag cannot read.
+    """
     parser = ArgumentParser(exit_on_error=False)
     add_flags(parser)
     try:
-        values = parser.parse_args([])
+        return parser.parse_args([])
     except ArgumentError as error:
-        raise _wrong(str(error.argument_name), f"is wrong: {error.message}") from None
-    for name in vars(values):
-        setattr(values, name, getattr(args, name, getattr(values, name)))
-    if values.unknown_fields not in ("report", "reject"):
-        raise _wrong("--unknown-fields", f"must be report or reject, not {values.unknown_fields}")
-    if values.max_choices < 1:
-        raise _wrong("--max-choices", f"must be at least 1, not {values.max_choices}")
-    if values.guided_fallback not in ("check", "refuse"):
-        raise _wrong("--guided-fallback", f"must be check or refuse, not {values.guided_fallback}")
-    if not 0 < values.guided_timeout <= 600:
-        raise _wrong("--guided-timeout", f"must be from 0 to 600, not {values.guided_timeout}")
-    if values.guided_cache_mb < 1:
-        raise _wrong("--guided-cache-mb", f"must be at least 1, not {values.guided_cache_mb}")
-    return Settings(
-        reject_unknown_fields=values.unknown_fields == "reject",
-        max_choices=values.max_choices,
-        infill_template=values.infill_template,
-        guided_timeout=values.guided_timeout,
-        guided_cache_mb=values.guided_cache_mb,
-        guided_fallback=values.guided_fallback,
-    )
-
-
-def _wrong(flag: str, what: str) -> ValueError:
-    variable = PREFIX + flag.strip("-").replace("-", "_").upper()
-    return ValueError(f"{flag}, or the environment variable {variable}, {what}")
+        (flag,) = (flag for flag in flags if flag.name == error.argument_name)
+        raise flag.wrong(f"is wrong: {error.message}") from None

@@ -16,10 +16,10 @@ from adapter.engine.output_reader import OutputReader
 from adapter.engine.prompts import Check, PromptTokenizer
 from adapter.engine.updates import PromptUpdate, Updates
 from adapter.errors import UnknownModel
-from adapter.guided.compile.service import Admission, Admitted
+from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.constraint import Constraint
 from adapter.guided.engine_side.backends import structured_outputs
-from adapter.guided.vocabulary import end_token_ids, read_vocabulary
+from adapter.guided.vocabulary import eos_token_ids, read_vocabulary
 from adapter.planning.calls import EngineCall
 from adapter.planning.modes import Beams, Nothing
 from adapter.settings import Settings
@@ -63,10 +63,10 @@ class Engine:
         self._models = models
         config = client.model_config
         tokenizer = client.renderer.get_tokenizer()
-        ends = end_token_ids(config.try_get_generation_config(), client.renderer.get_eos_token_id())
+        ends = eos_token_ids(config.try_get_generation_config(), client.renderer.get_eos_token_id())
         self.tokens = Tokens(tokenizer, ends)
         self._prompts = PromptTokenizer(client.renderer, config.max_model_len)
-        self._admission, guided_fault = _admission(config, tokenizer, ends, settings)
+        self._compile_service, guided_fault = _compile_service(config, tokenizer, ends, settings)
         self.facts = read_facts(
             client,
             settings,
@@ -81,21 +81,21 @@ class Engine:
         # vLLM reads one of its settings from the environment for every token. It keeps them all in
         # its engine's processes, but not in this one (vllm/v1/engine/core.py).
         envs.enable_envs_cache()
-        if self._admission is not None:
-            self._admission.start()
+        if self._compile_service is not None:
+            self._compile_service.start()
 
-    async def admit(self, constraint: Constraint) -> Admitted:
+    async def compile(self, constraint: Constraint) -> CompiledConstraint:
         """Compile a constraint, before the request is given to the engine.
 
         Raises:
             InvalidRequest: it cannot be served; names the field.
             Unavailable: too many others are being compiled.
         """
-        assert self._admission is not None  # else translate refuses every constraint
-        admitted = await self._admission.admit(constraint)
+        assert self._compile_service is not None  # else the plan refuses every constraint
+        compiled = await self._compile_service.compile(constraint)
         ends = tuple(sorted(self.facts.eos_token_ids))
         return dataclasses.replace(
-            admitted, program=dataclasses.replace(admitted.program, ends=ends)
+            compiled, program=dataclasses.replace(compiled.program, eos_token_ids=ends)
         )
 
     async def checked(
@@ -106,12 +106,12 @@ class Engine:
         Raises:
             GenerationFailed: a finished text is not what the schema asks for.
         """
-        assert self._admission is not None
-        texts = FinishedTexts(self._admission.vocabulary.tokens, self.facts.eos_token_ids)
+        assert self._compile_service is not None
+        texts = FinishedTexts(self._compile_service.vocabulary.tokens, self.facts.eos_token_ids)
         async with aclosing(updates):
             async for batch in updates:
                 for text in texts.of(batch):
-                    await self._admission.check(schema, text)
+                    await self._compile_service.check(schema, text)
                 yield batch
 
     async def adapter_for(self, model: str) -> LoRARequest | None:
@@ -259,10 +259,10 @@ class RunOptions(TypedDict):
     session_id: str | None
 
 
-def _admission(
+def _compile_service(
     config: Any, tokenizer: Any, ends: Sequence[int], settings: Settings
-) -> tuple[Admission | None, str | None]:
-    """What admits constraints, or why there can be none."""
+) -> tuple[CompileService | None, str | None]:
+    """What compiles constraints, or why there can be none."""
     if getattr(config, "is_diffusion", False):
         return None, "a diffusion model does not make its tokens one after another"
     try:
@@ -270,10 +270,10 @@ def _admission(
     except Exception as error:
         logger.exception("Guided decoding is off: the tokenizer's tokens cannot be read")
         return None, f"the tokenizer's tokens cannot be read ({error})"
-    admission = Admission(
+    service = CompileService(
         vocabulary,
         seconds=settings.guided_timeout,
         cache_bytes=settings.guided_cache_mb * 2**20,
         relaxed=settings.guided_fallback == "check",
     )
-    return admission, None
+    return service, None

@@ -42,7 +42,7 @@ class Constraint:
     backend: str
     """One of BACKENDS: what the request named, or the server's default."""
     whitespace: str | None = None
-    """A pattern for the blanks between JSON tokens."""
+    """A pattern for the whitespace between JSON tokens."""
 
 
 def holds_nul(kind: Kind, text: str) -> bool:

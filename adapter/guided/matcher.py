@@ -47,13 +47,13 @@ class Guide:
     """
 
     def __init__(
-        self, matchers: Sequence[Matcher], ends: Sequence[int], *, end_last: bool = False
+        self, matchers: Sequence[Matcher], eos_token_ids: Sequence[int], *, eos_last: bool = False
     ) -> None:
-        """end_last: an end of text is allowed only where nothing else is (ignore_eos)."""
+        """eos_last: an end of text is allowed only where nothing else is (ignore_eos)."""
         self._matchers = matchers
-        self._ends = frozenset(ends)
-        self._end_bits = [(token >> 5, _BITS[token & 31]) for token in sorted(self._ends)]
-        self._end_last = end_last
+        self._eos_token_ids = frozenset(eos_token_ids)
+        self._eos_bits = [(token >> 5, _BITS[token & 31]) for token in sorted(self._eos_token_ids)]
+        self._eos_last = eos_last
         self._taken = 0
         self._seconds = 0.0
         self._ended_at: int | None = None
@@ -80,14 +80,14 @@ class Guide:
         if self._failed is not None:
             mask.fill(0)
             can_end = False
-        for word, bit in self._end_bits:
+        for word, bit in self._eos_bits:
             mask[word] &= ~bit
         stuck = not mask.any()
         if stuck and not can_end:
             self._fail("no token can come next")
         # Where the text failed, an end keeps the sampler from a row without any token.
-        if stuck or (can_end and not self._end_last):
-            for word, bit in self._end_bits:
+        if stuck or (can_end and not self._eos_last):
+            for word, bit in self._eos_bits:
                 mask[word] |= bit
 
     def accept(self, tokens: Sequence[int]) -> bool:
@@ -124,7 +124,7 @@ class Guide:
             return False
         # What comes after the end is nobody's text.
         if self._ended_at is None and not (
-            self._end() if token in self._ends else self._advance(token)
+            self._end() if token in self._eos_token_ids else self._advance(token)
         ):
             return False
         self._taken += 1

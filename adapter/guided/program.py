@@ -1,8 +1,9 @@
 """What crosses to the engine: a constraint translated for the libraries that enforce it."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Library = Literal["guidance", "xgrammar", "outlines", "lm-format-enforcer"]
 
@@ -11,7 +12,7 @@ Library = Literal["guidance", "xgrammar", "outlines", "lm-format-enforcer"]
 class Part:
     """What one library enforces."""
 
-    holder: Library
+    library: Library
     form: str
     """What `text` is, in the library's own terms: "json", "regex", "lark", "ebnf"."""
     text: str
@@ -22,13 +23,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Blanks:
-    """The blanks that may stand between the tokens of a JSON text: an automaton over them."""
+class Whitespace:
+    """The whitespace that may stand between the tokens of a JSON text: an automaton over it."""
 
     moves: tuple[tuple[int, int, int, int], ...]
     """For each state the next one after space, tab, newline, carriage return; -1 for none."""
     accepts: tuple[bool, ...]
-    """Whether a run of blanks may stop in a state; state 0 is an empty run."""
+    """Whether a run of whitespace may stop in a state; state 0 is an empty run."""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Whitespace":
+        """The automaton whose fields were read from JSON."""
+        return cls(tuple(map(tuple, fields["moves"])), tuple(fields["accepts"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +43,11 @@ class Program:
 
     parts: tuple[Part, ...]
     """In the order in which they narrow a mask: the cheapest first."""
-    blanks: Blanks | None = None
-    ends: tuple[int, ...] = ()
+    whitespace: Whitespace | None = None
+    eos_token_ids: tuple[int, ...] = ()
     """The tokens that end a text."""
-    end_last: bool = False
-    """An end is allowed only where nothing else is (ignore_eos)."""
+    eos_last: bool = False
+    """An end of text is allowed only where nothing else is (ignore_eos)."""
 
     def dumps(self) -> str:
         """As text."""
@@ -51,11 +57,10 @@ class Program:
     def loads(cls, text: str) -> "Program":
         """Read what dumps() wrote."""
         fields = json.loads(text)
-        blanks = fields["blanks"]
+        whitespace = fields["whitespace"]
         return cls(
             parts=tuple(Part(**part) for part in fields["parts"]),
-            blanks=blanks
-            and Blanks(tuple(tuple(row) for row in blanks["moves"]), tuple(blanks["accepts"])),
-            ends=tuple(fields["ends"]),
-            end_last=fields["end_last"],
+            whitespace=None if whitespace is None else Whitespace.of(whitespace),
+            eos_token_ids=tuple(fields["eos_token_ids"]),
+            eos_last=fields["eos_last"],
         )

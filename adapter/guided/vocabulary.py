@@ -20,8 +20,8 @@ class Vocabulary:
 
     tokens: tuple[bytes, ...]
     """The bytes of each id of the model's output layer; empty where the token is no text."""
-    ends: tuple[int, ...]
-    """The model's ends of text, the tokenizer's own first."""
+    eos_token_ids: tuple[int, ...]
+    """The model's ends of text (EOS), the tokenizer's own first."""
     tokenizer_json: str | None
     """The fast tokenizer as JSON, for llguidance; None where the tokenizer has no such form."""
 
@@ -44,15 +44,15 @@ class Vocabulary:
         """The tokens in llguidance's form."""
         if self.tokenizer_json is not None:
             return llguidance.LLTokenizer(
-                self.tokenizer_json, n_vocab=len(self.tokens), eos_token=list(self.ends)
+                self.tokenizer_json, n_vocab=len(self.tokens), eos_token=list(self.eos_token_ids)
             )
         return llguidance.LLTokenizer(
-            llguidance.TokenizerWrapper(_ByteTokenizer(self)), eos_token=list(self.ends)
+            llguidance.TokenizerWrapper(_ByteTokenizer(self)), eos_token=list(self.eos_token_ids)
         )
 
     def save(self, path: Path) -> None:
         """Write it for another process of ours."""
-        path.write_bytes(pickle.dumps((self.tokens, self.ends, self.tokenizer_json)))
+        path.write_bytes(pickle.dumps((self.tokens, self.eos_token_ids, self.tokenizer_json)))
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
@@ -64,7 +64,7 @@ class _ByteTokenizer:
     """What llguidance asks of a tokenizer that it cannot read itself."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.eos_token_id = vocabulary.ends[0]
+        self.eos_token_id = vocabulary.eos_token_ids[0]
         self.bos_token_id = None
         self.special_token_ids = [i for i, text in enumerate(vocabulary.tokens) if not text]
         # llguidance wants a name for each special token.
@@ -85,14 +85,14 @@ class _ByteTokenizer:
         return found
 
 
-def end_token_ids(generation_config: Mapping[str, Any], own: int | None) -> list[int]:
+def eos_token_ids(generation_config: Mapping[str, Any], own: int | None) -> list[int]:
     """The model's ends of text: the tokenizer's own first, then those of its generation_config."""
     configured = generation_config.get("eos_token_id")
     more = [configured] if isinstance(configured, int) else list(configured or ())
     return list(dict.fromkeys(more if own is None else [own, *more]))
 
 
-def read_vocabulary(tokenizer: Any, vocab_size: int, ends: Iterable[int]) -> Vocabulary:
+def read_vocabulary(tokenizer: Any, vocab_size: int, eos_token_ids: Iterable[int]) -> Vocabulary:
     """The vocabulary of a tokenizer of vLLM's.
 
     vocab_size: rows of the model's output layer, more or fewer than the tokenizer has.
@@ -100,7 +100,7 @@ def read_vocabulary(tokenizer: Any, vocab_size: int, ends: Iterable[int]) -> Voc
     Raises:
         ValueError: the tokenizer's tokens cannot be read as bytes.
     """
-    own = tuple(dict.fromkeys(ends))
+    own = tuple(dict.fromkeys(eos_token_ids))
     special = _special_ids(tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

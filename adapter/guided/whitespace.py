@@ -1,24 +1,24 @@
-"""Holds the blanks between the tokens of a JSON text to a pattern, whoever writes the rest.
+"""Holds the whitespace between the tokens of a JSON text to a pattern, whoever writes the rest.
 
 No library enforces a whitespace pattern exactly, and some none at all. So the libraries are asked
-for JSON with any blanks, and this automaton, which knows nothing of JSON but where its strings
-are, holds each run of blanks to the pattern. Both have to allow a token. It also holds each
+for JSON with any whitespace, and this automaton, which knows nothing of JSON but where its strings
+are, holds each run of whitespace to the pattern. Both have to allow a token. It also holds each
 escape in a string to one spelling.
 """
 
 import numpy as np
 
 from adapter.guided.matcher import Mask
-from adapter.guided.program import Blanks
+from adapter.guided.program import Whitespace
 from adapter.guided.token_trie import Table, TokenRuns
 
-BLANK_BYTES = b" \t\n\r"
+WHITESPACE_BYTES = b" \t\n\r"
 
 LONGEST_RUN = 20
-"""Blanks in a row where the caller gave no pattern: a line break and some indentation, and an end
-to a model that would print blanks for ever."""
+"""Whitespace characters in a row where the caller gave no pattern: a line break, some indentation,
+and an end to a model that would print whitespace for ever."""
 
-DEFAULT = Blanks(
+DEFAULT = Whitespace(
     moves=tuple(
         (state + 1,) * 4 if state < LONGEST_RUN else (-1,) * 4 for state in range(LONGEST_RUN + 1)
     ),
@@ -32,12 +32,12 @@ _OPENS = b"{[:,"
 _CLOSES = b"}]:,"
 
 
-def automaton(blanks: Blanks) -> Table:
+def automaton(whitespace: Whitespace) -> Table:
     """The next state for each state and byte."""
-    count = len(blanks.moves)
+    count = len(whitespace.moves)
     table = np.zeros((_RUNS + 2 * count, 256), np.int32)
     table[_START] = [_outside(byte) for byte in range(256)]
-    table[_START, list(BLANK_BYTES)] = _DEAD
+    table[_START, list(WHITESPACE_BYTES)] = _DEAD
     table[_STRING] = _STRING
     table[_STRING, ord("\\")] = _ESCAPE
     table[_STRING, ord('"')] = _outside(ord("x"))
@@ -48,22 +48,22 @@ def automaton(blanks: Blanks) -> Table:
         for run in range(count):
             row = table[_run_state(run, after_open)]
             for byte in range(256):
-                row[byte] = _step(blanks, run, after_open, byte)
+                row[byte] = _step(whitespace, run, after_open, byte)
     return table
 
 
-def _step(blanks: Blanks, run: int, after_open: bool, byte: int) -> int:
+def _step(whitespace: Whitespace, run: int, after_open: bool, byte: int) -> int:
     """The state behind a byte that stands outside of strings."""
-    if byte in BLANK_BYTES:
-        following = blanks.moves[run][BLANK_BYTES.index(byte)]
+    if byte in WHITESPACE_BYTES:
+        following = whitespace.moves[run][WHITESPACE_BYTES.index(byte)]
         return _DEAD if following < 0 else _run_state(following, after_open)
-    # Inside a number or a word no blanks are due; state 0 is the empty run.
+    # Inside a number or a word no whitespace is due; state 0 is the empty run.
     due = run > 0 or after_open or byte in _CLOSES
-    return _DEAD if due and not blanks.accepts[run] else _outside(byte)
+    return _DEAD if due and not whitespace.accepts[run] else _outside(byte)
 
 
 def _outside(byte: int) -> int:
-    """The state behind a byte that is not blank and starts no run."""
+    """The state behind a byte that is no whitespace and starts no run."""
     return _STRING if byte == ord('"') else _run_state(0, byte in _OPENS)
 
 
@@ -71,13 +71,13 @@ def _run_state(run: int, after_open: bool) -> int:
     return _RUNS + 2 * run + after_open
 
 
-class BlankRuns:
+class WhitespaceRuns:
     """A whitespace pattern over a vocabulary; its masks are shared by all texts."""
 
-    def __init__(self, blanks: Blanks, runs: TokenRuns) -> None:
+    def __init__(self, whitespace: Whitespace, runs: TokenRuns) -> None:
         self.runs = runs
-        self.table = automaton(blanks)
-        # What can end a text: it is outside of strings, and no blanks were begun.
+        self.table = automaton(whitespace)
+        # What can end a text: it is outside of strings, and no run of whitespace was begun.
         self.end = _run_state(0, False)
         self._masks: dict[int, Mask] = {}
 
@@ -99,20 +99,20 @@ class BlankRuns:
             state = int(self.table[state, byte])
         return state
 
-    def matcher(self) -> "BlankMatcher":
+    def matcher(self) -> "WhitespaceMatcher":
         """The state of a new text."""
-        return BlankMatcher(self)
+        return WhitespaceMatcher(self)
 
 
-class BlankMatcher:
-    """Where a text is between its blanks and strings."""
+class WhitespaceMatcher:
+    """Where a text is between its whitespace and strings."""
 
-    def __init__(self, pattern: BlankRuns) -> None:
+    def __init__(self, pattern: WhitespaceRuns) -> None:
         self._pattern = pattern
         self._states = [_START]
 
     def narrow(self, mask: Mask) -> None:
-        """Clear the tokens whose blanks the pattern forbids."""
+        """Clear the tokens whose whitespace the pattern forbids."""
         np.bitwise_and(mask, self._pattern.mask(self._states[-1]), out=mask)
 
     def advance(self, token: int) -> bool:

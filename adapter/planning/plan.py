@@ -158,7 +158,7 @@ def engine_calls(
 ) -> tuple[EngineCall, ...]:
     """One call a prompt, given the token ids of each, and what the constraint became."""
     if program is not None:
-        program = replace(program, end_last=plan.eos_last) if plan.mode.generates else None
+        program = replace(program, eos_last=plan.eos_last) if plan.mode.generates else None
     work = Work(plan.mode, plan.sampling, program)
     return tuple(
         EngineCall(TokenizedPrompt(echo, ids), work)

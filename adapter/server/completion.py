@@ -11,7 +11,7 @@ from adapter.engine.client import Engine, RunOptions
 from adapter.engine.output_reader import OutputReader
 from adapter.engine.updates import Updates
 from adapter.errors import InvalidRequest
-from adapter.guided.compile.service import Admitted
+from adapter.guided.compile.service import CompiledConstraint
 from adapter.guided.constraint import Constraint
 from adapter.planning.calls import EngineCall
 from adapter.planning.modes import Beams, Nothing
@@ -142,10 +142,12 @@ def _note(request: CompletionV2Request, record: RequestRecord, reject_unknown_fi
         )
 
 
-async def _compiled(constraint: Constraint, engine: Engine, record: RequestRecord) -> Admitted:
+async def _compiled(
+    constraint: Constraint, engine: Engine, record: RequestRecord
+) -> CompiledConstraint:
     """Compile the constraint; keep what the log and the headers tell of it."""
     record.constraint, record.backend = constraint.kind, constraint.backend
-    compiled = await engine.admit(constraint)
+    compiled = await engine.compile(constraint)
     record.backend = compiled.backend
     record.guided = compiled.backend + ("" if compiled.schema is None else "; checked")
     return compiled

@@ -57,7 +57,7 @@ def _with_guides(original: Any) -> Any:
             return
         # The whole text is constrained, whatever a reasoning parser thinks of its beginning.
         structured.reasoning_ended = True
-        structured.grammar = self.backend.guided(structured.params.grammar)
+        structured.grammar = self.backend.load(structured.params.grammar)
 
     return grammar_init
 

@@ -1,6 +1,6 @@
 """Whether guided decoding keeps its word: JSON schemas with instances, for every backend.
 
-`python -m benchmarks.guided_conformance --data DIR` admits each schema of DIR/bench.jsonl (of the
+`python -m benchmarks.guided_conformance --data DIR` compiles each schema of DIR/bench.jsonl (of the
 real world) and DIR/suite.jsonl (the official test suite) as the server does, walks the tokens of
 its valid and invalid instances under the masks, and draws random texts from them. No model runs:
 the built-in tokenizer is all it needs. Exit status 1 where anything broke its schema unnoticed.

@@ -12,7 +12,7 @@ from typing import Any
 
 from adapter.builtin_model.model import ensure_tiny_model
 from adapter.guided.constraint import BACKENDS
-from adapter.guided.vocabulary import Vocabulary, end_token_ids, read_vocabulary
+from adapter.guided.vocabulary import Vocabulary, eos_token_ids, read_vocabulary
 from benchmarks import program
 from benchmarks.guided_conformance.admission import admission_times
 from benchmarks.guided_conformance.cases import SETS, Case, Task, read_cases, sample
@@ -116,7 +116,7 @@ def tiny_vocabulary() -> Vocabulary:
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model = json.loads((folder / "config.json").read_text())
     generation = json.loads((folder / "generation_config.json").read_text())
-    ends = end_token_ids(generation, tokenizer.eos_token_id)
+    ends = eos_token_ids(generation, tokenizer.eos_token_id)
     return read_vocabulary(tokenizer, model["vocab_size"], ends)
 
 

@@ -1,4 +1,4 @@
-"""Admitting JSON schemas as the server does."""
+"""Compiling JSON schemas as the server does."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from adapter.errors import ApiError
-from adapter.guided.compile.service import Admission
+from adapter.guided.compile.service import CompileService
 from adapter.guided.constraint import AUTO, Constraint, Kind
 from adapter.guided.vocabulary import Vocabulary
 from benchmarks.guided_conformance.cases import Case
@@ -22,18 +22,18 @@ def json_constraint(schema: Any, backend: str) -> Constraint:
     return Constraint("guided_json", Kind.JSON, json.dumps(schema), backend)
 
 
-def new_admission(vocabulary: Vocabulary, seconds: float) -> Admission:
+def new_service(vocabulary: Vocabulary, seconds: float) -> CompileService:
     """The server's, with its default limits but for the time."""
-    return Admission(vocabulary, seconds=seconds, cache_bytes=CACHE_BYTES, relaxed=True)
+    return CompileService(vocabulary, seconds=seconds, cache_bytes=CACHE_BYTES, relaxed=True)
 
 
-async def warm(admission: Admission, backends: Iterable[str]) -> None:
+async def warm(service: CompileService, backends: Iterable[str]) -> None:
     """Let each backend compile something, until its library is surely loaded."""
     for backend in backends:
         for attempt in range(6):
             started = time.monotonic()
             with contextlib.suppress(ApiError):
-                await admission.admit(json_constraint({"const": f"warm {attempt}"}, backend))
+                await service.compile(json_constraint({"const": f"warm {attempt}"}, backend))
             if attempt > 1 and time.monotonic() - started < 0.5:
                 break
 
@@ -42,17 +42,17 @@ async def admission_times(
     vocabulary: Vocabulary, cases: Iterable[Case], seconds: float
 ) -> list[float]:
     """Milliseconds that a request waits for its constraint under `auto`, none of them known."""
-    admission = new_admission(vocabulary, seconds)
-    admission.start()
+    service = new_service(vocabulary, seconds)
+    service.start()
     times = []
     try:
-        await warm(admission, [AUTO])
+        await warm(service, [AUTO])
         await asyncio.sleep(LOADING_SECONDS)  # the other libraries are loaded in between
         for case in cases:
             started = time.perf_counter()
             with contextlib.suppress(ApiError):  # a refusal is an answer too
-                await admission.admit(json_constraint(case.schema, AUTO))
+                await service.compile(json_constraint(case.schema, AUTO))
             times.append((time.perf_counter() - started) * 1000)
     finally:
-        admission.close()
+        service.close()
     return times

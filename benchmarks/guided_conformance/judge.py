@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from adapter.errors import ApiError
 from adapter.guided.backends.registry import LIBRARIES, Libraries, Maker
-from adapter.guided.compile.service import Admitted
+from adapter.guided.compile.service import CompiledConstraint
 from adapter.guided.compile.validation import check_fault
 from adapter.guided.vocabulary import Vocabulary
 from adapter.guided.whitespace import DEFAULT
-from benchmarks.guided_conformance.admission import json_constraint, new_admission, warm
+from benchmarks.guided_conformance.admission import json_constraint, new_service, warm
 from benchmarks.guided_conformance.cases import Case, Task
 from benchmarks.guided_conformance.draws import Draw, Drawer
 from benchmarks.guided_conformance.instances import as_text, orders
@@ -36,33 +36,33 @@ class Judge:
     """Judges schemas in one process."""
 
     def __init__(self, vocabulary: Vocabulary, seconds: float) -> None:
-        """seconds: what a plan may take."""
+        """seconds: what compiling a constraint may take."""
         self._vocabulary = vocabulary
         self._libraries = Libraries(vocabulary)
-        self._end = vocabulary.ends[0]
+        self._end = vocabulary.eos_token_ids[0]
         self._mask: npt.NDArray[np.int32] = np.zeros(vocabulary.words, np.int32)
         self._walker = Walker(vocabulary.tokens, self._end)
         self._drawer = Drawer(vocabulary.tokens, self._end)
         self._runner = asyncio.Runner()
-        self._admission = new_admission(vocabulary, seconds)
+        self._service = new_service(vocabulary, seconds)
 
     def load(self, backends: Sequence[str]) -> dict[str, str]:
         """Load all libraries, here and where constraints are compiled; what each failed on."""
         faults = {}
-        self._admission.start()
-        self._libraries.blank_runs(DEFAULT).warm()
+        self._service.start()
+        self._libraries.whitespace_runs(DEFAULT).warm()
         for library in LIBRARIES:
             try:
                 self._libraries.backend(library)
             except Exception as error:
                 faults[str(library)] = f"{type(error).__name__}: {error}"
         whole = [name for name in backends if name not in faults]
-        self._runner.run(warm(self._admission, whole))
+        self._runner.run(warm(self._service, whole))
         return faults
 
     def close(self) -> None:
         """End its processes."""
-        self._admission.close()
+        self._service.close()
         self._runner.close()
 
     def judge(self, task: Task) -> Outcome:
@@ -71,11 +71,11 @@ class Judge:
         outcome = Outcome(case.set, case.id, case.keyword, case.remote, task.backend)
         outcome.has_instances = bool(case.tests)
         started = time.monotonic()
-        admitted = self._admit(case, outcome)
-        if admitted is not None:
-            outcome.checked = admitted.schema is not None
-            makers = [self._libraries.compile(part) for part in admitted.program.parts]
-            text = _Texts(self, admitted, makers, case.schema, outcome)
+        compiled = self._compile(case, outcome)
+        if compiled is not None:
+            outcome.checked = compiled.schema is not None
+            makers = [self._libraries.compile(part) for part in compiled.program.parts]
+            text = _Texts(self, compiled, makers, case.schema, outcome)
             for index, test in enumerate(case.tests):
                 text.instance(test, task.seed + index)
             text.draws(task)
@@ -83,11 +83,11 @@ class Judge:
         outcome.seconds = time.monotonic() - started
         return outcome
 
-    def _admit(self, case: Case, outcome: Outcome) -> Admitted | None:
+    def _compile(self, case: Case, outcome: Outcome) -> CompiledConstraint | None:
         constraint = json_constraint(case.schema, outcome.backend)
         started = time.perf_counter()
         try:
-            return self._runner.run(self._admission.admit(constraint))
+            return self._runner.run(self._service.compile(constraint))
         except ApiError as error:
             outcome.verdict = "refused"
             outcome.reason = error.message
@@ -97,14 +97,16 @@ class Judge:
         finally:
             outcome.admission_ms = (time.perf_counter() - started) * 1000
 
-    def walk(self, admitted: Admitted, makers: list[Maker], text: str, times: list[float]) -> Walk:
+    def walk(
+        self, compiled: CompiledConstraint, makers: list[Maker], text: str, times: list[float]
+    ) -> Walk:
         """Walk a new text."""
-        guide = self._libraries.guide(admitted.program, makers)
+        guide = self._libraries.guide(compiled.program, makers)
         return self._walker.walk(guide, text.encode(), self._mask, times)
 
     def draw(
         self,
-        admitted: Admitted,
+        compiled: CompiledConstraint,
         makers: list[Maker],
         times: list[float],
         *,
@@ -112,7 +114,7 @@ class Judge:
         generator: np.random.Generator,
     ) -> Draw:
         """Draw a new text."""
-        guide = self._libraries.guide(admitted.program, makers)
+        guide = self._libraries.guide(compiled.program, makers)
         return self._drawer.draw(guide, self._mask, times, hurry=hurry, generator=generator)
 
 
@@ -122,13 +124,13 @@ class _Texts:
     def __init__(
         self,
         judge: Judge,
-        admitted: Admitted,
+        compiled: CompiledConstraint,
         makers: list[Maker],
         schema: Any,
         outcome: Outcome,
     ) -> None:
         self._judge = judge
-        self._admitted = admitted
+        self._compiled = compiled
         self._makers = makers
         self._schema = schema
         self._outcome = outcome
@@ -162,7 +164,7 @@ class _Texts:
 
     def _text_accepted(self, text: str) -> tuple[bool, str]:
         outcome = self._outcome
-        result = self._judge.walk(self._admitted, self._makers, text, outcome.fill_us)
+        result = self._judge.walk(self._compiled, self._makers, text, outcome.fill_us)
         for prefix in result.early:
             self._early_end(prefix)
         if result.dead:
@@ -196,7 +198,7 @@ class _Texts:
         generator = np.random.default_rng(list(key.encode()))
         for hurry in DRAWS:
             drawn = self._judge.draw(
-                self._admitted,
+                self._compiled,
                 self._makers,
                 self._outcome.fill_us,
                 hurry=hurry,

@@ -73,7 +73,7 @@ class Outcome:
 
 
 def verdict(outcome: Outcome) -> str:
-    """The verdict on an admitted schema."""
+    """The verdict on a compiled schema."""
     if outcome.under:
         return "under"
     if not outcome.has_instances:

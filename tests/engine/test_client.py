@@ -338,7 +338,7 @@ def test_started_engine_reads_no_environment(
     """From the start on vLLM's settings are kept, and not read again for every token."""
     from adapter.vllm_api import envs
 
-    monkeypatch.setattr(engine, "_admission", None)
+    monkeypatch.setattr(engine, "_compile_service", None)
     engine.start()
     before = envs.VLLM_COMPUTE_NANS_IN_LOGITS
     monkeypatch.setenv("VLLM_COMPUTE_NANS_IN_LOGITS", str(int(not before)))
@@ -432,15 +432,17 @@ def test_dead_engine_is_not_asked(engine: "Engine", client: FakeEngineClient) ->
 # --- guided decoding ----------------------------------------------------------------------------
 
 
-def test_settings_reach_the_admission(client: FakeEngineClient, models: FakeServingModels) -> None:
-    """What the operator set for guided decoding is what constraints are admitted with."""
+def test_settings_reach_the_compile_service(
+    client: FakeEngineClient, models: FakeServingModels
+) -> None:
+    """What the operator set for guided decoding is what constraints are compiled with."""
     from adapter.engine.client import Engine
 
     settings = Settings(False, 8, guided_timeout=2.5, guided_cache_mb=3, guided_fallback="refuse")
-    admission = Engine(client, models, settings)._admission
-    assert admission is not None
-    assert (admission._seconds, admission._relaxed) == (2.5, False)
-    assert admission._kept._limit == 3 * 2**20
+    service = Engine(client, models, settings)._compile_service
+    assert service is not None
+    assert (service._seconds, service._relaxed) == (2.5, False)
+    assert service._cache._limit == 3 * 2**20
 
 
 @pytest.mark.parametrize(
@@ -459,8 +461,8 @@ def test_default_backend_is_vllms_setting(
 def test_ends_are_the_models(
     client: FakeEngineClient, models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An admitted program ends at any of the model's ends of text."""
-    from adapter.guided.compile.service import Admitted
+    """An compiled program ends at any of the model's ends of text."""
+    from adapter.guided.compile.service import CompiledConstraint
     from adapter.guided.constraint import Constraint, Kind
     from adapter.guided.program import Part, Program
 
@@ -468,15 +470,15 @@ def test_ends_are_the_models(
     engine = make_engine(client, models)
     program = Program((Part("guidance", "regex", "a"),))
 
-    class Admits:
-        async def admit(self, _constraint: Constraint) -> Admitted:
-            return Admitted(program, "guidance")
+    class Compiles:
+        async def compile(self, _constraint: Constraint) -> CompiledConstraint:
+            return CompiledConstraint(program, "guidance")
 
-    assert engine._admission is not None
-    assert set(engine._admission.vocabulary.ends) == {0, 2}
-    monkeypatch.setattr(engine, "_admission", Admits())
-    admitted = run(engine.admit(Constraint("guided_regex", Kind.REGEX, "a", "auto")))
-    assert admitted == Admitted(Program(program.parts, ends=(0, 2)), "guidance")
+    assert engine._compile_service is not None
+    assert set(engine._compile_service.vocabulary.eos_token_ids) == {0, 2}
+    monkeypatch.setattr(engine, "_compile_service", Compiles())
+    compiled = run(engine.compile(Constraint("guided_regex", Kind.REGEX, "a", "auto")))
+    assert compiled == CompiledConstraint(Program(program.parts, eos_token_ids=(0, 2)), "guidance")
 
 
 def test_diffusion_models_are_not_guided(

@@ -3,7 +3,7 @@
 import pytest
 
 from adapter.guided.backends.registry import Libraries
-from adapter.guided.compile.compiler import Planner
+from adapter.guided.compile.compiler import ConstraintCompiler
 from tests.guided.texts import VOCABULARY
 
 
@@ -14,6 +14,6 @@ def libraries() -> Libraries:
 
 
 @pytest.fixture(scope="session")
-def planner(libraries: Libraries, tmp_path_factory: pytest.TempPathFactory) -> Planner:
-    """What plans for them."""
-    return Planner(libraries, tmp_path_factory.mktemp("indexes"))
+def compiler(libraries: Libraries, tmp_path_factory: pytest.TempPathFactory) -> ConstraintCompiler:
+    """What compiles for them."""
+    return ConstraintCompiler(libraries, tmp_path_factory.mktemp("indexes"))

@@ -30,14 +30,14 @@ SAMPLES = {
 def kinds_table() -> str:
     """Which library holds each kind of constraint, for each backend that may be named."""
     from adapter.guided.backends.registry import Libraries
-    from adapter.guided.compile.compiler import Planner
+    from adapter.guided.compile.compiler import ConstraintCompiler
     from tests.guided.test_faults import BYTES
 
     with TemporaryDirectory() as folder:
-        return _kinds_table(Planner(Libraries(BYTES), Path(folder)))
+        return _kinds_table(ConstraintCompiler(Libraries(BYTES), Path(folder)))
 
 
-def _kinds_table(planner: Any) -> str:
+def _kinds_table(compiler: Any) -> str:
     lines = [
         "| `guided_decoding_backend` | " + " | ".join(name for name, _ in SAMPLES.values()) + " |",
         "|---" * (len(SAMPLES) + 1) + "|",
@@ -48,8 +48,8 @@ def _kinds_table(planner: Any) -> str:
             if kind is Kind.GRAMMAR and backend == LM_FORMAT_ENFORCER:
                 cells.append("refused")
                 continue
-            plan = planner.plan(Constraint("f", kind, text, backend), relaxed=True)
-            cells.append(" + ".join(dict.fromkeys(part.holder for part in plan.program.parts)))
+            compiled = compiler.compile(Constraint("f", kind, text, backend), relaxed=True)
+            cells.append(" + ".join(dict.fromkeys(part.library for part in compiled.program.parts)))
         lines.append(f"| `{backend}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adapter.guided.backends.registry import Libraries
-from adapter.guided.compile.compiler import Planner, Refused
+from adapter.guided.compile.compiler import ConstraintCompiler, Refused
 from adapter.guided.constraint import Constraint, Kind
 from adapter.guided.vocabulary import Vocabulary
 from tests.guided.faults import FAULTS, Fault
@@ -72,15 +72,15 @@ def test_plain_library_has_the_fault(fault: Fault) -> None:
 
 
 @pytest.fixture(scope="module")
-def planner(tmp_path_factory: pytest.TempPathFactory) -> Planner:
-    """Plans over a vocabulary of single bytes."""
-    return Planner(Libraries(BYTES), tmp_path_factory.mktemp("indexes"))
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> ConstraintCompiler:
+    """Compiles over a vocabulary of single bytes."""
+    return ConstraintCompiler(Libraries(BYTES), tmp_path_factory.mktemp("indexes"))
 
 
-def accepts(planner: Planner, fault: Fault) -> bool:
+def accepts(compiler: ConstraintCompiler, fault: Fault) -> bool:
     """Whether the text passes here, on the fault's backend."""
     constraint = Constraint("guided_json", Kind.JSON, json.dumps(fault.schema), fault.backend)
-    program = planner.plan(constraint, relaxed=True).program
+    program = compiler.compile(constraint, relaxed=True).program
     libraries = Libraries(BYTES)
     guide = libraries.guide(program, [libraries.compile(part) for part in program.parts])
     mask = np.zeros(BYTES.words, np.int32)
@@ -94,10 +94,10 @@ def accepts(planner: Planner, fault: Fault) -> bool:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=ids(FAULTS))
-def test_fault_does_not_happen_here(planner: Planner, fault: Fault) -> None:
+def test_fault_does_not_happen_here(compiler: ConstraintCompiler, fault: Fault) -> None:
     """What the library gets wrong is right here, or refused with another backend named."""
     if fault.outcome == "refused":
         with pytest.raises(Refused, match='"auto" can'):
-            accepts(planner, fault)
+            accepts(compiler, fault)
     else:
-        assert accepts(planner, fault) is fault.rejects
+        assert accepts(compiler, fault) is fault.rejects

@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     _listed: type[Matcher] = Listed
 
 
-def guide(*matchers: Listed, end_last: bool = False) -> Guide:
-    return Guide(matchers, ENDS, end_last=end_last)
+def guide(*matchers: Listed, eos_last: bool = False) -> Guide:
+    return Guide(matchers, ENDS, eos_last=eos_last)
 
 
 # --- which tokens -------------------------------------------------------------------------------
@@ -103,9 +103,9 @@ def test_text_ends_where_all_can_end(one: list[str], two: list[str], expected: s
 @pytest.mark.parametrize(
     ("texts", "expected"), [(["a", "ab"], {B}), (["a"], set(ENDS))], ids=["goes on", "at its end"]
 )
-def test_end_last(texts: list[str], expected: set[int]) -> None:
-    """With end_last an end is masked as long as the text can go on."""
-    last = guide(Listed(*texts), end_last=True)
+def test_eos_last(texts: list[str], expected: set[int]) -> None:
+    """With eos_last an end is masked as long as the text can go on."""
+    last = guide(Listed(*texts), eos_last=True)
     assert last.accept([A])
     assert allowed(last) == expected
     assert last.failure is None

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.guided.backends.registry import LIBRARIES
-from adapter.guided.program import Blanks, Library, Part, Program
+from adapter.guided.program import Library, Part, Program, Whitespace
 from adapter.guided.whitespace import DEFAULT
 
 # Python's JSON keeps lone surrogates; no constraint has them, since no request can.
@@ -18,15 +18,15 @@ PARTS = st.builds(
     TEXT,
     st.none() | TEXT,
 )
-BLANKS = st.builds(
-    Blanks,
+WHITESPACE = st.builds(
+    Whitespace,
     st.lists(st.tuples(*[st.integers(-1, 9)] * 4)).map(tuple),
     st.lists(st.booleans()).map(tuple),
 )
 PROGRAMS = st.builds(
     Program,
     st.lists(PARTS, max_size=3).map(tuple),
-    st.none() | BLANKS | st.just(DEFAULT),
+    st.none() | WHITESPACE | st.just(DEFAULT),
     st.lists(st.integers(0, 2**31)).map(tuple),
     st.booleans(),
 )

@@ -1,4 +1,4 @@
-"""adapter/guided/whitespace.py: each run of blanks between JSON tokens is held to the pattern."""
+"""adapter/guided/whitespace.py: each run of it between JSON tokens is held to the pattern."""
 
 import json
 import re
@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.guided.matcher import Guide
-from adapter.guided.program import Blanks
+from adapter.guided.program import Whitespace
 from adapter.guided.token_trie import TokenRuns
-from adapter.guided.whitespace import DEFAULT, LONGEST_RUN, BlankRuns
+from adapter.guided.whitespace import DEFAULT, LONGEST_RUN, WhitespaceRuns
 from adapter.languages.regex import blank_runs, parse
 from tests.guided.texts import ENDS, VOCABULARY, allowed, ids, takes, tokenized
 
@@ -39,23 +39,23 @@ JSON = st.recursive(
 
 
 @cache
-def runs_of(pattern: str | None) -> BlankRuns:
+def runs_of(pattern: str | None) -> WhitespaceRuns:
     """A whitespace pattern over the vocabulary; None: the default."""
-    return BlankRuns(DEFAULT if pattern is None else blanks_of(pattern), TOKENS)
+    return WhitespaceRuns(DEFAULT if pattern is None else whitespace_of(pattern), TOKENS)
 
 
-def blanks_of(pattern: str) -> Blanks:
+def whitespace_of(pattern: str) -> Whitespace:
     moves, accepts = blank_runs(parse(pattern))
-    return Blanks(tuple((a, b, c, d) for a, b, c, d in moves), tuple(accepts))
+    return Whitespace(tuple((a, b, c, d) for a, b, c, d in moves), tuple(accepts))
 
 
 def guide(pattern: str | None) -> Guide:
-    """A text of which the blanks alone are held."""
+    """A text of which the whitespace alone is held."""
     return Guide([runs_of(pattern).matcher()], ENDS)
 
 
 def tokens_of(value: Any) -> list[str]:
-    """The tokens of a value's JSON text, between which blanks may stand."""
+    """The tokens of a value's JSON text, between which whitespace may stand."""
     if isinstance(value, dict):
         members = [[json.dumps(key), ":", *tokens_of(inner)] for key, inner in value.items()]
         return ["{", *_listed(members), "}"]
@@ -96,8 +96,8 @@ def test_runs_match_the_pattern(pattern: str) -> None:
 
 @pytest.mark.parametrize("blank", [" ", "\t", "\n", "\r"])
 @pytest.mark.parametrize("pattern", [r"\s*", None], ids=str)
-def test_no_blanks_around_the_text(pattern: str | None, blank: str) -> None:
-    """A text neither starts nor ends with blanks, whatever the pattern."""
+def test_no_whitespace_around_the_text(pattern: str | None, blank: str) -> None:
+    """A text neither starts nor ends with whitespace, whatever the pattern."""
     assert not guide(pattern).accept(ids(blank))
     for text in ("{}", "1", '"a"'):
         assert takes(guide(pattern), ids(text))
@@ -121,8 +121,8 @@ def test_no_blanks_around_the_text(pattern: str | None, blank: str) -> None:
         ('["é  😀  "]', True),
     ],
 )
-def test_blanks_inside_strings_are_free(text: str, expected: bool) -> None:
-    """Inside a string, which an escaped quote does not end, blanks are the caller's own text."""
+def test_whitespace_inside_strings_is_free(text: str, expected: bool) -> None:
+    """Inside a string, which an escaped quote does not end, whitespace is the caller's own text."""
     assert isinstance(json.loads(text), list | dict)
     assert takes(guide(""), ids(text)) == expected
 
@@ -130,7 +130,7 @@ def test_blanks_inside_strings_are_free(text: str, expected: bool) -> None:
 @pytest.mark.parametrize("place", ["[{}1]", "[1{}]", "[1,{}2]", "[1{},2]", '{{"a"{}:1}}'])
 @pytest.mark.parametrize("blank", [" ", "\t", "\n", "\r", "\r\n"])
 def test_default_bounds_a_run(place: str, blank: str) -> None:
-    """Without a pattern a run holds any blanks, and 20 of them at most."""
+    """Without a pattern a run holds any whitespace, and 20 characters of it at most."""
     longest = blank * (LONGEST_RUN // len(blank))
     assert LONGEST_RUN == 20
     assert takes(guide(None), ids(place.format(longest)))
@@ -138,7 +138,7 @@ def test_default_bounds_a_run(place: str, blank: str) -> None:
 
 
 def test_run_that_does_not_yet_match_goes_on() -> None:
-    """Within a run that is still too short only blanks may come, and the text may not end."""
+    """Within a run that is still too short only whitespace may come, and the text may not end."""
     one = guide("[ ]{2}")
     assert one.accept(ids('[  "a" '))
     texts = {VOCABULARY.tokens[token] for token in allowed(one)}
@@ -190,7 +190,7 @@ def test_rollback() -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_warming_makes_all_masks(pattern: str) -> None:
     """Once a pattern is warm no text of it waits for a mask."""
-    runs = BlankRuns(blanks_of(pattern), TOKENS)
+    runs = WhitespaceRuns(whitespace_of(pattern), TOKENS)
     runs.warm()
     made = set(runs._masks)
     one = Guide([runs.matcher()], ENDS)

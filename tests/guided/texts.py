@@ -8,7 +8,8 @@ import numpy as np
 from adapter.guided.matcher import Guide
 from adapter.guided.vocabulary import Vocabulary
 
-# Several characters, parts of characters, blanks with what stands beside them, quotes in the midst.
+# Several characters, parts of characters, whitespace with what stands beside it, quotes in the
+# midst.
 _LONGER = [
     *(b"ab", b"hi", b"true", b"123", b"  ", b"\n  ", b"\xc3\xa9", b"\xe6\x97", b"\xf0\x9f\x98"),
     *(b'{"', b'":', b'",', b' "', b'": ', b'"}', b"]}", b'\\"', b'a" ', b", ", b" 1", b"ab ab"),

@@ -29,7 +29,7 @@ def test_broken_constraint_as_the_first_request(second: Server) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_guided_decoding_from_each_api_server(second: Server, backend: str) -> None:
-    """Under vLLM's own command each API server admits constraints, and the engine holds them."""
+    """Under vLLM's own command each API server compiles constraints, and the engine holds them."""
     schema = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 2}
     constraints = [by_regex("(cat|dog) [0-9]{2}"), by_choice("yes", "no"), by_schema(schema)]
     if backend in WITH_GRAMMARS:

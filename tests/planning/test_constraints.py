@@ -147,7 +147,7 @@ def test_no_choices() -> None:
 
 @pytest.mark.parametrize("field", ["guided_json", "response_format"])
 def test_whitespace_pattern_of_json(field: str) -> None:
-    """A JSON constraint takes the pattern for its blanks, the empty one too."""
+    """A JSON constraint takes the pattern for its whitespace, the empty one too."""
     for pattern in ("", "[ ]?"):
         asked = constraint(**{field: GIVEN[field]}, guided_whitespace_pattern=pattern)
         assert asked is not None

@@ -1,4 +1,4 @@
-"""The route, in this process: constraints are admitted before the engine is asked."""
+"""The route, in this process: constraints are compiled before the engine is asked."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from adapter.errors import ApiError, GenerationFailed, NotSupported, Unavailable
-from adapter.guided.compile.service import Admission, Admitted
+from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.constraint import Constraint
 from adapter.guided.program import Part, Program
 from tests.asgi_client import Exchange, exchange, run
@@ -26,11 +26,11 @@ PROGRAM = Program((Part("guidance", "regex", "a+"),))
 class Admits(Protocol):
     """What the engine asks about constraints."""
 
-    async def admit(self, constraint: Constraint) -> Admitted: ...
+    async def compile(self, constraint: Constraint) -> CompiledConstraint: ...
     async def check(self, schema: str, text: str) -> None: ...
 
 
-class FakeAdmission:
+class FakeCompileService:
     """Admits every constraint without compiling it, unless it is told what to raise."""
 
     def __init__(self, vocabulary: Any) -> None:
@@ -44,14 +44,14 @@ class FakeAdmission:
         self.asked: list[Constraint] = []
         self.checked: list[tuple[str, str]] = []
 
-    async def admit(self, constraint: Constraint) -> Admitted:
+    async def compile(self, constraint: Constraint) -> CompiledConstraint:
         self.asked.append(constraint)
         if self.held is not None:
             self.held.reached.set()
             await self.held.release.wait()
         if self.refusal is not None:
             raise self.refusal
-        return Admitted(PROGRAM, "guidance", self.schema)
+        return CompiledConstraint(PROGRAM, "guidance", self.schema)
 
     async def check(self, schema: str, text: str) -> None:
         self.checked.append((schema, text))
@@ -60,16 +60,16 @@ class FakeAdmission:
 
 
 if TYPE_CHECKING:
-    _admission: type[Admits] = Admission
-    _fake_admission: type[Admits] = FakeAdmission
+    _compile_service: type[Admits] = CompileService
+    _fake_service: type[Admits] = FakeCompileService
 
 
 @pytest.fixture
-def admission(server: Server) -> FakeAdmission:
+def service(server: Server) -> FakeCompileService:
     """What admits the server's constraints."""
     engine = server.plugin._endpoints[0]._server.engine
-    engine._admission = FakeAdmission(engine._admission.vocabulary)
-    fake: FakeAdmission = engine._admission
+    engine._compile_service = FakeCompileService(engine._compile_service.vocabulary)
+    fake: FakeCompileService = engine._compile_service
     return fake
 
 
@@ -82,52 +82,52 @@ def programs(client: FakeEngineClient) -> list[Program | None]:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_constraint_reaches_the_engine(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission, stream: bool
+    server: Server, client: FakeEngineClient, service: FakeCompileService, stream: bool
 ) -> None:
-    """Each prompt's call carries the admitted program, and the caller is told who holds it."""
+    """Each prompt's call carries the compiled program, and the caller is told who holds it."""
     client.will_answer(said("a", 100, EOS, finish="stop"))
     client.will_answer(said("a", 100, EOS, finish="stop"))
     got = ask(server, prompt=["hi", "x"], guided_regex="a+", stream=stream)
     assert (got.status, got.headers["x-guided-decoding"]) == (200, "guidance")
-    assert programs(client) == [Program(PROGRAM.parts, ends=(EOS,))] * 2
-    assert [(one.field, one.text, one.backend) for one in admission.asked] == [
+    assert programs(client) == [Program(PROGRAM.parts, eos_token_ids=(EOS,))] * 2
+    assert [(one.field, one.text, one.backend) for one in service.asked] == [
         ("guided_regex", "a+", "auto")
     ]
 
 
 def test_request_without_a_constraint(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission
+    server: Server, client: FakeEngineClient, service: FakeCompileService
 ) -> None:
     """A request without a constraint, or with nulls for one, asks nobody."""
     for fields in ({}, {"guided_json": None, "response_format": {"type": "text"}}):
         client.will_answer(said("a", 100, finish="length"))
         assert "x-guided-decoding" not in ask(server, **fields).headers
     assert programs(client) == [None, None]
-    assert admission.asked == []
+    assert service.asked == []
 
 
 @pytest.mark.parametrize("ignore", [None, False, True])
 def test_ignore_eos_of_a_constrained_text(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission, ignore: bool | None
+    server: Server, client: FakeEngineClient, service: FakeCompileService, ignore: bool | None
 ) -> None:
     """With ignore_eos a constrained text ends where it cannot go on: vLLM's own flag is not set."""
     client.will_answer(said("a", 100, EOS, finish="stop"))
     ask(server, guided_regex="a+", ignore_eos=ignore)
     (program,) = programs(client)
     assert program is not None
-    assert program.end_last == bool(ignore)
+    assert program.eos_last == bool(ignore)
     assert client.calls[0].params.ignore_eos is False
 
 
 def test_nothing_generated_is_not_constrained(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission
+    server: Server, client: FakeEngineClient, service: FakeCompileService
 ) -> None:
-    """With max_tokens 0 a constraint is admitted or refused, and the engine is given none."""
+    """With max_tokens 0 a constraint is compiled or refused, and the engine is given none."""
     client.will_answer(said("", finish="length"))
     fields = {"guided_regex": "a+", "max_tokens": 0}
     got = ask(server, **fields, echo=True, logprobs=1)
     assert (got.status, programs(client)) == (200, [None])
-    admission.refusal = NotSupported("guided_regex: no.", param="guided_regex")
+    service.refusal = NotSupported("guided_regex: no.", param="guided_regex")
     assert ask(server, **fields).status == 400
 
 
@@ -143,58 +143,58 @@ def test_nothing_generated_is_not_constrained(
 def test_refused_constraint(
     server: Server,
     client: FakeEngineClient,
-    admission: FakeAdmission,
+    service: FakeCompileService,
     stream: bool,
     refusal: ApiError,
 ) -> None:
-    """A constraint that is not admitted is an HTTP error, and the engine is not asked."""
-    admission.refusal = refusal
+    """A constraint that is not compiled is an HTTP error, and the engine is not asked."""
+    service.refusal = refusal
     got = ask(server, guided_regex="a+", stream=stream)
     assert (got.status, got.json()) == (refusal.status, refusal.body())
     assert client.calls == []
 
 
 def test_constraint_that_no_library_is_asked_about(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission
+    server: Server, client: FakeEngineClient, service: FakeCompileService
 ) -> None:
     """What is wrong with a constraint by itself is refused before it is compiled."""
     got = ask(server, guided_regex="a+", guided_choice=["a"], stream=True)
     assert (got.status, got.error()["param"]) == (400, "guided_choice")
-    assert admission.asked == []
+    assert service.asked == []
     assert client.calls == []
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_finished_text_is_checked(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission, stream: bool
+    server: Server, client: FakeEngineClient, service: FakeCompileService, stream: bool
 ) -> None:
     """A text for which the libraries hold less than the schema is checked as it was made."""
-    admission.schema = "{}"
+    service.schema = "{}"
     tokens = byte_ids(b"[1]")
     parts = [said("[1", *tokens[:2]), said("]", tokens[2], EOS, finish="stop")]
     client.will_answer(*(parts if stream else [said("[1]", *tokens, EOS, finish="stop")]))
     got = ask(server, guided_json={}, stream=stream, echo=True)
     assert (got.status, got.headers["x-guided-decoding"]) == (200, "guidance; checked")
-    assert admission.checked == [("{}", "[1]")]
+    assert service.checked == [("{}", "[1]")]
 
 
 def test_text_that_fails_its_check(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission
+    server: Server, client: FakeEngineClient, service: FakeCompileService
 ) -> None:
     """A finished text that is not what was asked for is no answer but an error."""
-    admission.schema = "{}"
-    admission.fault = GenerationFailed("no", code="constraint_not_satisfied")
+    service.schema = "{}"
+    service.fault = GenerationFailed("no", code="constraint_not_satisfied")
     client.will_answer(said("1", 52, EOS, finish="stop"))
     got = ask(server, guided_json={})
     assert (got.status, got.error()["code"]) == (500, "constraint_not_satisfied")
 
 
 def test_streamed_text_that_fails_its_check(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission
+    server: Server, client: FakeEngineClient, service: FakeCompileService
 ) -> None:
     """In a stream the failed check is an error event where the finish reason would be."""
-    admission.schema = "{}"
-    admission.fault = GenerationFailed("no", code="constraint_not_satisfied")
+    service.schema = "{}"
+    service.fault = GenerationFailed("no", code="constraint_not_satisfied")
     client.will_answer(said("1", 52), said("2", 53, EOS, finish="stop"))
     got = ask(server, guided_json={}, stream=True)
     chunk, error = got.events()
@@ -208,24 +208,24 @@ def test_streamed_text_that_fails_its_check(
 def test_text_that_was_cut_is_not_checked(
     server: Server,
     client: FakeEngineClient,
-    admission: FakeAdmission,
+    service: FakeCompileService,
     tokens: tuple[int, ...],
     finish: str,
 ) -> None:
     """A text cut by its length or a stop string is passed on, and says so by its finish reason."""
-    admission.schema = "{}"
-    admission.fault = GenerationFailed("no")
+    service.schema = "{}"
+    service.fault = GenerationFailed("no")
     client.will_answer(said("1", *tokens, finish=finish))
     got = ask(server, guided_json={}, stop="2")
     assert (got.status, got.json()["choices"][0]["finish_reason"]) == (200, finish)
-    assert admission.checked == []
+    assert service.checked == []
 
 
 def test_caller_leaves_while_a_constraint_is_compiled(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission
+    server: Server, client: FakeEngineClient, service: FakeCompileService
 ) -> None:
     """A caller who leaves while the constraint is compiled takes nothing of the engine."""
-    held = admission.held = Held()
+    held = service.held = Held()
 
     async def asked() -> Exchange:
         progress = Exchange()
@@ -241,7 +241,10 @@ def test_caller_leaves_while_a_constraint_is_compiled(
 
 
 def test_constraint_is_in_the_log(
-    server: Server, client: FakeEngineClient, admission: FakeAdmission, log: Callable[[], list[str]]
+    server: Server,
+    client: FakeEngineClient,
+    service: FakeCompileService,
+    log: Callable[[], list[str]],
 ) -> None:
     """The log says what kind of constraint it was and who held it, not its text."""
     client.will_answer(said("a", 100, EOS, finish="stop"))

@@ -43,7 +43,7 @@ class OutlinesBackend:
         self._words = vocabulary.words
         self._start = len(vocabulary.tokens)  # an id that no mask has
         texts = {text: ids for text, ids in vocabulary.by_bytes.items() if b"\0" not in text}
-        end = vocabulary.ends[0]
+        end = vocabulary.eos_token_ids[0]
         self._vocabulary = outlines_core.Vocabulary(end, {**texts, _START: [self._start]})
 
     def compile(self, part: Part) -> Callable[[], Matcher]:
@@ -69,7 +69,7 @@ class OutlinesBackend:
 
 
 def regex_of_schema(schema: Schema, whitespace: str | None) -> str:
-    """The regular expression of a JSON schema; whitespace: one for the blanks, `[ ]?` without.
+    """The regular expression of a JSON schema; whitespace: one between its tokens, `[ ]?` without.
 
     Raises:
         ValueError: outlines_core cannot express the schema.

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from adapter.guided.matcher import Guide, Matcher
-from adapter.guided.program import Blanks, Library, Part, Program
+from adapter.guided.program import Library, Part, Program, Whitespace
 from adapter.guided.token_trie import TokenRuns
 from adapter.guided.vocabulary import Vocabulary
-from adapter.guided.whitespace import DEFAULT, BlankRuns
+from adapter.guided.whitespace import DEFAULT, WhitespaceRuns
 
 Maker = Callable[[], Matcher]
 
@@ -56,7 +56,7 @@ class Libraries:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self._loaded: dict[Library, Backend] = {}
-        self._blanks: dict[Blanks, BlankRuns] = {}
+        self._whitespace: dict[Whitespace, WhitespaceRuns] = {}
         self._lock = threading.Lock()
 
     def backend(self, library: Library) -> Backend:
@@ -76,28 +76,32 @@ class Libraries:
         Raises:
             ValueError: the library cannot do it.
         """
-        return self.backend(part.holder).compile(part)
+        return self.backend(part.library).compile(part)
 
     @cached_property
     def _token_runs(self) -> TokenRuns:
         return TokenRuns(self.vocabulary)
 
-    def blank_runs(self, blanks: Blanks) -> BlankRuns:
+    def whitespace_runs(self, whitespace: Whitespace) -> WhitespaceRuns:
         """The masks of a whitespace pattern."""
         with self._lock:
-            runs = self._blanks.get(blanks)
+            runs = self._whitespace.get(whitespace)
             if runs is None:
-                runs = self._blanks[blanks] = BlankRuns(blanks, self._token_runs)
-                if len(self._blanks) > _KEPT_PATTERNS:  # the default one stays
-                    del self._blanks[next(each for each in self._blanks if each != DEFAULT)]
+                runs = self._whitespace[whitespace] = WhitespaceRuns(whitespace, self._token_runs)
+                if len(self._whitespace) > _MOST_PATTERNS:  # the default one stays
+                    del self._whitespace[next(each for each in self._whitespace if each != DEFAULT)]
         return runs
 
     def guide(self, program: Program, makers: list[Maker]) -> Guide:
         """The state of a new text; makers: those of the program's parts, in order."""
         matchers = [maker() for maker in makers]
-        if program.blanks is not None:
-            matchers.append(self.blank_runs(program.blanks).matcher())
-        return Guide(matchers, program.ends or self.vocabulary.ends, end_last=program.end_last)
+        if program.whitespace is not None:
+            matchers.append(self.whitespace_runs(program.whitespace).matcher())
+        return Guide(
+            matchers,
+            program.eos_token_ids or self.vocabulary.eos_token_ids,
+            eos_last=program.eos_last,
+        )
 
 
-_KEPT_PATTERNS = 64
+_MOST_PATTERNS = 64

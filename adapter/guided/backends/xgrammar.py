@@ -25,7 +25,7 @@ class XgrammarBackend:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._words = vocabulary.words
-        self._end = vocabulary.ends[0]
+        self._end = vocabulary.eos_token_ids[0]
         # Without text a token is never part of one, whatever the grammar.
         info = xgrammar.TokenizerInfo(
             list(vocabulary.tokens),

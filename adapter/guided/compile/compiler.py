@@ -31,7 +31,7 @@ from adapter.guided.constraint import (
     Constraint,
     Kind,
 )
-from adapter.guided.program import Blanks, Part, Program
+from adapter.guided.program import Part, Program, Whitespace
 from adapter.guided.whitespace import DEFAULT
 from adapter.languages.grammar import as_ebnf, as_lark
 from adapter.languages.json_schema import Schema, SchemaError, read_schema, without_formats
@@ -49,8 +49,8 @@ from adapter.languages.regex import (
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How a constraint is served."""
+class Compiled:
+    """A constraint as libraries enforce it."""
 
     program: Program
     backend: str
@@ -73,8 +73,8 @@ class Refused(ValueError):
 _MOST_RUNS = 256
 
 
-class Planner:
-    """Plans for one vocabulary."""
+class ConstraintCompiler:
+    """Compiles constraints for one vocabulary."""
 
     def __init__(self, libraries: Libraries, folder: Path) -> None:
         """folder: where compiled indexes are left for the engine."""
@@ -84,8 +84,8 @@ class Planner:
         """What was compiled for the constraint at hand."""
         self._knows_format = cache(self._try_format)
 
-    def plan(self, constraint: Constraint, *, relaxed: bool) -> Plan:
-        """How a constraint is served.
+    def compile(self, constraint: Constraint, *, relaxed: bool) -> Compiled:
+        """The program of a constraint, which its libraries are known to run.
 
         relaxed: a schema that no library can hold may be served by a check of the finished text.
 
@@ -94,14 +94,13 @@ class Planner:
         """
         self._made.clear()
         try:
-            plan = self._plan(constraint, relaxed)
+            return self._compile_kind(constraint, relaxed)
         except Refused:
             raise
         except ValueError as error:  # of the caller's text, or of a library
             raise Refused(f"{constraint.field}: {_line(str(error))}.") from None
-        return plan
 
-    def _plan(self, constraint: Constraint, relaxed: bool) -> Plan:
+    def _compile_kind(self, constraint: Constraint, relaxed: bool) -> Compiled:
         if constraint.kind is Kind.JSON:
             return self._json(constraint, relaxed)
         if constraint.kind is Kind.JSON_OBJECT:
@@ -116,15 +115,15 @@ class Planner:
 
     # --- JSON
 
-    def _json_object(self, constraint: Constraint) -> Plan:
+    def _json_object(self, constraint: Constraint) -> Compiled:
         """Any JSON object. Two libraries read that too narrowly, or wrongly: llguidance does it."""
         guard = Part("guidance", "json", constraint.text)
         if constraint.backend != XGRAMMAR:
-            return self._served([guard], GUIDANCE, _blanks(constraint))
+            return self._from_parts([guard], GUIDANCE, _whitespace(constraint))
         own = Part("xgrammar", "json", constraint.text)
-        return self._served([guard, own], XGRAMMAR, _blanks(constraint))
+        return self._from_parts([guard, own], XGRAMMAR, _whitespace(constraint))
 
-    def _json(self, constraint: Constraint, relaxed: bool) -> Plan:
+    def _json(self, constraint: Constraint, relaxed: bool) -> Compiled:
         try:
             schema = read_schema(constraint.text)
         except (TypeError, AttributeError, ArithmeticError, KeyError):
@@ -132,9 +131,9 @@ class Planner:
             raise SchemaError(f"it is not a JSON schema: {fault}") from None
         known = without_formats(schema, self._knows_format)
         guard = Part("guidance", "json", json.dumps(known))
-        blanks = _blanks(constraint)
+        whitespace = _whitespace(constraint)
         try:
-            self._compile(guard)
+            self._compile_part(guard)
             check_names_are_counted(schema)
         except ValueError as error:
             if fault := validation.schema_fault(schema):
@@ -143,10 +142,10 @@ class Planner:
                 return self._relaxed(constraint, known)
             raise Refused(_cannot(constraint, str(error), relaxed)) from None
         if constraint.backend in (AUTO, GUIDANCE):
-            return self._served([guard], GUIDANCE, blanks)
+            return self._from_parts([guard], GUIDANCE, whitespace)
         try:
             own = self._own_json(constraint, known)
-            return self._served([guard, own], constraint.backend, blanks)
+            return self._from_parts([guard, own], constraint.backend, whitespace)
         except ValueError as error:
             message = error.message if isinstance(error, Refused) else _line(str(error))
             raise Refused(
@@ -160,19 +159,19 @@ class Planner:
             return Part("lm-format-enforcer", "json", json.dumps(schema))
         schema = fit_for(constraint.backend, schema)
         if constraint.backend == OUTLINES:
-            pattern = _whitespace(constraint)
+            pattern = _whitespace_pattern(constraint)
             whitespace = None if pattern is None else f"(?:{to_rust(pattern)})"
             regex = regex_of_schema(schema, whitespace)
             return self._prepared(Part("outlines", "regex", regex))
         return Part("xgrammar", "json", json.dumps(schema))
 
-    def _relaxed(self, constraint: Constraint, schema: Schema) -> Plan:
+    def _relaxed(self, constraint: Constraint, schema: Schema) -> Compiled:
         """What llguidance can hold of a schema, the rest being checked on the finished text."""
         if fault := validation.check_fault(schema):
             raise Refused(f"{constraint.field}: {fault}.")
         part = Part("guidance", "json-lenient", json.dumps(schema))
-        plan = self._served([part], GUIDANCE, _blanks(constraint))
-        return Plan(plan.program, plan.backend, checked=True)
+        compiled = self._from_parts([part], GUIDANCE, _whitespace(constraint))
+        return replace(compiled, checked=True)
 
     def _try_format(self, name: str) -> bool:
         part = Part("guidance", "json", json.dumps({"type": "string", "format": name}))
@@ -184,28 +183,28 @@ class Planner:
 
     # --- all kinds
 
-    def _compile(self, part: Part) -> Maker:
+    def _compile_part(self, part: Part) -> Maker:
         if part not in self._made:
             self._made[part] = self._libraries.compile(part)
         return self._made[part]
 
-    def _first(self, constraint: Constraint, parts: Sequence[Part]) -> Plan:
+    def _first(self, constraint: Constraint, parts: Sequence[Part]) -> Compiled:
         """The first of several ways that a library can go."""
         faults = []
         for part in parts:
             try:
-                return self._served([self._prepared(part)], part.holder, None)
+                return self._from_parts([self._prepared(part)], part.library, None)
             except ValueError as error:
-                faults.append(f"{part.holder}: {_line(str(error))}")
+                faults.append(f"{part.library}: {_line(str(error))}")
         raise Refused(f"{constraint.field} cannot be held by {'; '.join(faults)}.")
 
     def _prepared(self, part: Part) -> Part:
         """The part with what its library compiled, where that can be handed on to the engine."""
-        backend = self._libraries.backend(part.holder)
+        backend = self._libraries.backend(part.library)
         if part.form != "regex" or not isinstance(backend, Preparing):
             return part
         name = hashlib.sha256(part.text.encode()).hexdigest()
-        path = self._folder / f"{name}.{part.holder}"
+        path = self._folder / f"{name}.{part.library}"
         try:
             size = path.stat().st_size
         except FileNotFoundError:
@@ -215,18 +214,20 @@ class Planner:
             new.replace(path)
         return replace(part, artifact=str(path), artifact_bytes=size)
 
-    def _served(self, parts: Sequence[Part], backend: str, blanks: Blanks | None) -> Plan:
-        """The plan of these parts, each compiled, and together able to begin a text.
+    def _from_parts(
+        self, parts: Sequence[Part], backend: str, whitespace: Whitespace | None
+    ) -> Compiled:
+        """These parts, each compiled, and together able to begin a text.
 
         Raises:
             ValueError: a library cannot do its part.
         """
-        program = Program(tuple(parts), blanks)
-        guide = self._libraries.guide(program, [self._compile(part) for part in parts])
+        program = Program(tuple(parts), whitespace)
+        guide = self._libraries.guide(program, [self._compile_part(part) for part in parts])
         guide.fill(np.zeros(self._libraries.vocabulary.words, np.int32))
         if guide.failure is not None:
             raise ValueError("no text satisfies it")
-        return Plan(program, backend)
+        return Compiled(program, backend)
 
 
 def _regex_parts(backend: str, node: Node) -> list[Part]:
@@ -252,7 +253,7 @@ def _grammar_parts(constraint: Constraint) -> list[Part]:
     return [xgrammar if constraint.backend == XGRAMMAR else guidance]
 
 
-def _whitespace(constraint: Constraint) -> Node | None:
+def _whitespace_pattern(constraint: Constraint) -> Node | None:
     if constraint.whitespace is None:
         return None
     try:
@@ -263,9 +264,9 @@ def _whitespace(constraint: Constraint) -> Node | None:
         ) from None
 
 
-def _blanks(constraint: Constraint) -> Blanks:
-    """The automaton of the blanks between tokens."""
-    pattern = _whitespace(constraint)
+def _whitespace(constraint: Constraint) -> Whitespace:
+    """The automaton of the whitespace between tokens."""
+    pattern = _whitespace_pattern(constraint)
     if pattern is None:
         return DEFAULT
     try:
@@ -274,7 +275,7 @@ def _blanks(constraint: Constraint) -> Blanks:
         raise Refused(
             f"guided_whitespace_pattern: {_line(str(error))}.", field="guided_whitespace_pattern"
         ) from None
-    return Blanks(tuple((a, b, c, d) for a, b, c, d in moves), tuple(accepts))
+    return Whitespace(tuple((a, b, c, d) for a, b, c, d in moves), tuple(accepts))
 
 
 def _cannot(constraint: Constraint, why: str, relaxed: bool) -> str:

@@ -1,5 +1,6 @@
 """What is said over the sockets between the server and the processes that compile."""
 
+import json
 import struct
 from typing import Any
 
@@ -18,32 +19,45 @@ HEADER = struct.Struct("!I")
 READY = b"+"
 """What a worker says first."""
 
-LOADED = (AUTO, OUTLINES, LM_FORMAT_ENFORCER, XGRAMMAR)
-"""The order in which the libraries are loaded: the one that takes seconds last. A worker is asked
-for by two bytes, its niceness and the place here of what it needs."""
+LOAD_ORDER = (AUTO, OUTLINES, LM_FORMAT_ENFORCER, XGRAMMAR)
+"""The order in which the libraries are loaded: the one that takes seconds last."""
 
 WALL_FACTOR = 2
-"""A job is ended when it has used its `seconds` of CPU time, or when so many times as long has
+"""A request is ended when it has used its `seconds` of CPU time, or when so many times as long has
 passed: on a busy machine it is not its own fault where it does not get on."""
 
-Job = dict[str, Any]
+Message = dict[str, Any]
 
 
-def plan_job(constraint: Constraint, *, relaxed: bool, seconds: float) -> Job:
-    """A job that plans a constraint. All answers have the CPU `seconds` that the job took.
+def encoded(message: Message) -> bytes:
+    """The message as it is sent, behind its header."""
+    content = json.dumps(message).encode()
+    return HEADER.pack(len(content)) + content
+
+
+def worker_request(niceness: int, backend: str) -> bytes:
+    """What the fork server is asked for a worker with: two bytes, the niceness and what it needs.
+
+    backend: the library that has to be loaded; any other name stands for "auto".
+    """
+    return bytes([niceness, LOAD_ORDER.index(backend if backend in LOAD_ORDER else AUTO)])
+
+
+def compile_request(constraint: Constraint, *, relaxed: bool, seconds: float) -> Message:
+    """Asks for a constraint's program. All answers have the CPU `seconds` that they took.
 
     It is answered with {"program", "backend", "checked"}, or {"refused", "field"}.
     """
     fields = {name: getattr(constraint, name) for name in Constraint.__slots__}
-    return {"task": "plan", "constraint": fields, "relaxed": relaxed, "seconds": seconds}
+    return {"task": "compile", "constraint": fields, "relaxed": relaxed, "seconds": seconds}
 
 
-def constraint_of_job(job: Job) -> Constraint:
-    """The constraint of a plan_job()."""
-    fields = job["constraint"]
+def requested_constraint(request: Message) -> Constraint:
+    """The constraint of a compile_request()."""
+    fields = request["constraint"]
     return Constraint(**{**fields, "kind": Kind(fields["kind"])})
 
 
-def check_job(schema: str, text: str, *, seconds: float) -> Job:
-    """A job that validates a finished text, answered with {"fault"}: null where it is right."""
+def check_request(schema: str, text: str, *, seconds: float) -> Message:
+    """Asks whether a finished text is valid, answered with {"fault"}: null where it is."""
     return {"task": "check", "schema": schema, "text": text, "seconds": seconds}

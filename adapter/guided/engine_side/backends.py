@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from adapter.guided.engine_side.loader import Compiler
+from adapter.guided.engine_side.loader import ProgramLoader
 from adapter.guided.matcher import Guide
 from adapter.guided.program import Program
-from adapter.guided.vocabulary import Vocabulary, end_token_ids, read_vocabulary
+from adapter.guided.vocabulary import Vocabulary, eos_token_ids, read_vocabulary
 from adapter.vllm_api import (
     PIN_MEMORY,
     GuidanceBackend,
@@ -41,16 +41,16 @@ class Backends(StructuredOutputBackend):  # type: ignore[misc]
         super().__init__(vllm_config, tokenizer, vllm_config.model_config.get_vocab_size())
         self._lock = threading.Lock()
         self._own: dict[str, StructuredOutputBackend] = {}
-        self._compiler = Compiler(self._vocabulary)
-        self._compiler.warm()
+        self._loader = ProgramLoader(self._vocabulary)
+        self._loader.warm()
 
     def _vocabulary(self) -> Vocabulary:
         configured = self.vllm_config.model_config.try_get_generation_config()
-        ends = end_token_ids(configured, self.tokenizer.eos_token_id)
+        ends = eos_token_ids(configured, self.tokenizer.eos_token_id)
         return read_vocabulary(self.tokenizer, self.vocab_size, ends)
 
-    def guided(self, program: str) -> "Future[GuidedGrammar]":
-        """The grammar of a request of ours, when it is compiled."""
+    def load(self, program: str) -> "Future[GuidedGrammar]":
+        """The grammar of a request of ours, when its program is loaded."""
         grammar: Future[GuidedGrammar] = Future()
 
         def hand_on(done: "Future[Guide]") -> None:
@@ -61,7 +61,7 @@ class Backends(StructuredOutputBackend):  # type: ignore[misc]
             else:
                 grammar.set_result(GuidedGrammar(done.result()))
 
-        self._compiler.submit(Program.loads(program)).add_done_callback(hand_on)
+        self._loader.load(Program.loads(program)).add_done_callback(hand_on)
         return grammar
 
     def named(self, name: str) -> StructuredOutputBackend:
@@ -90,7 +90,7 @@ class Backends(StructuredOutputBackend):  # type: ignore[misc]
 
     def destroy(self) -> None:
         """End them all."""
-        self._compiler.close()
+        self._loader.close()
         for backend in self._own.values():
             backend.destroy()
         self._own.clear()

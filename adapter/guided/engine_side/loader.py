@@ -1,7 +1,8 @@
-"""The engine's side of compiling: programs become guides, off the scheduler's thread.
+"""The engine's side: loads programs, so that they become guides, off the scheduler's thread.
 
-Each library has a thread of its own, which stands back for the engine's; what is compiled is kept
-and shared by all texts of the same constraint.
+A program's parts are compiled again, or read from the index that came with them. Each library has
+threads of its own, with a niceness towards the engine's; what is compiled is cached, and shared by
+all texts of the same constraint.
 """
 
 import os
@@ -17,45 +18,46 @@ from adapter.guided.program import Library, Part, Program
 from adapter.guided.vocabulary import Vocabulary
 from adapter.guided.whitespace import DEFAULT
 
-# Threads for each library: one slow constraint does not keep the next one waiting. All threads
-# stand back for the engine's own.
+# Threads for each library: one slow constraint does not keep the next one waiting.
 _THREADS = 4
+
+# Of all these threads: the engine's own come first.
 _NICENESS = 10
 
-_KEPT_BYTES = 2**29
+_CACHE_BYTES = 2**29
 
 T = TypeVar("T")
 
 
-class Compiler:
-    """Compiles programs for one engine."""
+class ProgramLoader:
+    """Loads programs for one engine."""
 
     def __init__(self, read_vocabulary: Callable[[], Vocabulary]) -> None:
-        """read_vocabulary: called once, on a thread of this compiler's."""
+        """read_vocabulary: called once, on a thread of this loader's."""
         self._read_vocabulary = read_vocabulary
         self._loading = threading.Lock()
         self._libraries: Libraries | None = None
         self._threads = {
-            library: ThreadPoolExecutor(_THREADS, f"guided-{library}", initializer=_stand_back)
+            library: ThreadPoolExecutor(_THREADS, f"guided-{library}", initializer=_set_niceness)
             for library in LIBRARIES
         }
-        self._kept = _Makers()
+        self._cache = _MakerCache()
 
     def warm(self) -> None:
         """Load the tables of all libraries, in the background."""
         for library in LIBRARIES:
-            self._threads[library].submit(self._load, library)
+            self._threads[library].submit(self._libraries_with, library)
 
-    def submit(self, program: Program) -> "Future[Guide]":
-        """The guide of a new text, when it is compiled."""
+    def load(self, program: Program) -> "Future[Guide]":
+        """The guide of a new text, when all parts of its program are loaded."""
         guide: Future[Guide] = Future()
-        makers = [self._kept.maker(part, self._start) for part in program.parts]
+        makers = [self._cache.maker(part, self._start) for part in program.parts]
         # No thread waits: the last part that is ready goes on.
         left = iter(range(len(makers) - 1, -1, -1))
 
         def ready(_: "Future[Maker]") -> None:
             if next(left) == 0:
-                thread = self._threads[program.parts[-1].holder]
+                thread = self._threads[program.parts[-1].library]
                 _run(guide, thread, lambda: self._guide(program, makers))
 
         for maker in makers:
@@ -67,41 +69,41 @@ class Compiler:
         for thread in self._threads.values():
             thread.shutdown(wait=True, cancel_futures=True)
 
-    def _load(self, library: Library) -> Libraries:
+    def _libraries_with(self, library: Library) -> Libraries:
         with self._loading:
             if self._libraries is None:
                 self._libraries = Libraries(self._read_vocabulary())
-                self._libraries.blank_runs(DEFAULT).warm()
+                self._libraries.whitespace_runs(DEFAULT).warm()
             self._libraries.backend(library)
             return self._libraries
 
     def _guide(self, program: Program, makers: "Sequence[Future[Maker]]") -> Guide:
-        libraries = self._load(program.parts[-1].holder)
+        libraries = self._libraries_with(program.parts[-1].library)
         return libraries.guide(program, [maker.result() for maker in makers])
 
     def _start(self, part: Part, maker: "Future[Maker]") -> None:
-        _run(maker, self._threads[part.holder], lambda: self._compile(part))
+        _run(maker, self._threads[part.library], lambda: self._compile(part))
 
     def _compile(self, part: Part) -> Maker:
-        return self._load(part.holder).compile(part)
+        return self._libraries_with(part.library).compile(part)
 
 
 def _run(future: "Future[T]", thread: ThreadPoolExecutor, work: Callable[[], T]) -> None:
     """Do some work on a thread, for a future that others wait for already."""
 
-    def job() -> None:
+    def finish() -> None:
         try:
             future.set_result(work())
         except BaseException as error:  # a panic of a Rust library is no Exception
             future.set_exception(error)
 
     try:
-        thread.submit(job)
+        thread.submit(finish)
     except RuntimeError as error:  # the engine is ending
         future.set_exception(error)
 
 
-class _Makers:
+class _MakerCache:
     """What was compiled, the least used left out where it takes too much memory."""
 
     def __init__(self) -> None:
@@ -132,7 +134,7 @@ class _Makers:
                 self._bytes -= _weight(part)
 
     def _drop_oldest(self) -> None:
-        while self._bytes > _KEPT_BYTES and len(self._entries) > 1:
+        while self._bytes > _CACHE_BYTES and len(self._entries) > 1:
             part, _ = self._entries.popitem(last=False)
             self._bytes -= _weight(part)
 
@@ -140,10 +142,10 @@ class _Makers:
 def _weight(part: Part) -> int:
     """About how many bytes a compiled part takes: an index is the size of its file, and masks and
     automata grow with the text."""
-    masks = 2**22 if part.holder == "lm-format-enforcer" else 2**16
+    masks = 2**22 if part.library == "lm-format-enforcer" else 2**16
     return masks + 64 * len(part.text) + part.artifact_bytes
 
 
-def _stand_back() -> None:
+def _set_niceness() -> None:
     """Give this thread a lower priority than the engine's; on Linux a thread has its own."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -1,4 +1,4 @@
-"""Each library, as a plan uses it: exactly the texts that the constraint asks for, or a refusal."""
+"""Each library, as a program uses it: the texts that the constraint asks for, or a refusal."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from adapter.guided.backends.registry import Libraries
-from adapter.guided.compile.compiler import Plan, Planner, Refused
+from adapter.guided.compile.compiler import Compiled, ConstraintCompiler, Refused
 from adapter.guided.constraint import Constraint, Kind
 from adapter.guided.matcher import Guide
 from tests.guided.texts import VOCABULARY, allowed, ids, language, several, takes, tokenized
@@ -25,7 +25,7 @@ FIELDS = {
     Kind.GRAMMAR: "guided_grammar",
 }
 
-Planned = Callable[..., Plan]
+Compile = Callable[..., Compiled]
 Make = Callable[..., Callable[[], Guide]]
 
 
@@ -39,30 +39,30 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def planned(planner: Planner) -> Planned:
-    """Plans a constraint."""
+def compiled(compiler: ConstraintCompiler) -> Compile:
+    """Compiles a constraint."""
 
-    def plan(
+    def compile_one(
         kind: Kind,
         value: Any,
         backend: str,
         whitespace: str | None = None,
         *,
         relaxed: bool = True,
-    ) -> Plan:
+    ) -> Compiled:
         text = json.dumps(value) if kind in (Kind.JSON, Kind.CHOICE) else value
         constraint = Constraint(FIELDS[kind], kind, text, backend, whitespace)
-        return planner.plan(constraint, relaxed=relaxed)
+        return compiler.compile(constraint, relaxed=relaxed)
 
-    return plan
+    return compile_one
 
 
 @pytest.fixture
-def make(planned: Planned, libraries: Libraries) -> Make:
+def make(compiled: Compile, libraries: Libraries) -> Make:
     """Makes texts of a constraint."""
 
     def made(*asked: Any, **options: Any) -> Callable[[], Guide]:
-        program = planned(*asked, **options).program
+        program = compiled(*asked, **options).program
         makers = [libraries.compile(part) for part in program.parts]
         return lambda: libraries.guide(program, makers)
 
@@ -308,35 +308,35 @@ def test_grammars_are_exact(make: Make, backend: str, grammar: str) -> None:
     assert language(make(Kind.GRAMMAR, grammar, backend)()) == {b"a", b"ab", b"ac"}
 
 
-# --- what a plan is -----------------------------------------------------------------------------
+# --- what is compiled -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [Kind.JSON, Kind.JSON_OBJECT])
-def test_llguidance_guards_every_schema(planned: Planned, backend: str, kind: Kind) -> None:
+def test_llguidance_guards_every_schema(compiled: Compile, backend: str, kind: Kind) -> None:
     """A schema is held by llguidance first, and then by the library that was named."""
     value = POINT if kind is Kind.JSON else '{"type": "object"}'
-    libraries = [part.holder for part in planned(kind, value, backend).program.parts]
+    libraries = [part.library for part in compiled(kind, value, backend).program.parts]
     assert libraries[0] == "guidance"
     assert libraries[1:] in ([], [backend])
     if kind is Kind.JSON:
         assert (len(libraries) == 2) == (backend not in ("auto", "guidance"))
 
 
-def test_plan_names_who_serves(planned: Planned, backend: str) -> None:
+def test_outcome_names_who_serves(compiled: Compile, backend: str) -> None:
     """The caller is told the backend that was named, and guidance for auto."""
     for kind, value in [(Kind.JSON, POINT), (Kind.REGEX, "a+"), (Kind.CHOICE, ["a"])]:
-        plan = planned(kind, value, backend)
-        assert plan.backend == ("guidance" if backend == "auto" else backend)
-        assert not plan.checked
+        found = compiled(kind, value, backend)
+        assert found.backend == ("guidance" if backend == "auto" else backend)
+        assert not found.checked
 
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 
 
-def test_auto_checks_what_no_library_holds(planned: Planned) -> None:
+def test_auto_checks_what_no_library_holds(compiled: Compile) -> None:
     """A schema beyond the libraries is served by a check where that is allowed, for auto alone."""
-    plan = planned(Kind.JSON, UNIQUE, "auto")
-    assert (plan.backend, plan.checked) == ("guidance", True)
+    found = compiled(Kind.JSON, UNIQUE, "auto")
+    assert (found.backend, found.checked) == ("guidance", True)
 
 
 @pytest.mark.parametrize(
@@ -344,11 +344,11 @@ def test_auto_checks_what_no_library_holds(planned: Planned) -> None:
     [("auto", False, ""), *((name, True, '"auto" can') for name in NAMED), ("outlines", False, "")],
 )
 def test_named_backends_refuse_what_they_cannot_hold(
-    planned: Planned, backend: str, relaxed: bool, way: str
+    compiled: Compile, backend: str, relaxed: bool, way: str
 ) -> None:
     """A refusal names the field, the keyword and, where there is one, a way out."""
     with pytest.raises(Refused) as caught:
-        planned(Kind.JSON, UNIQUE, backend, relaxed=relaxed)
+        compiled(Kind.JSON, UNIQUE, backend, relaxed=relaxed)
     message = caught.value.message
     assert message.startswith("guided_json: ")
     assert "uniqueItems" in message
@@ -356,10 +356,10 @@ def test_named_backends_refuse_what_they_cannot_hold(
     assert ("auto" in message) == bool(way)
 
 
-def test_refusal_names_a_backend_that_can(planned: Planned) -> None:
+def test_refusal_names_a_backend_that_can(compiled: Compile) -> None:
     """Where only the named library cannot do it, another one is named."""
     with pytest.raises(Refused, match=r"outlines cannot hold.* ipv6 .* guidance can") as caught:
-        planned(Kind.JSON, {"type": "string", "format": "ipv6"}, "outlines")
+        compiled(Kind.JSON, {"type": "string", "format": "ipv6"}, "outlines")
     assert caught.value.message.startswith("guided_json: ")
 
 
@@ -402,24 +402,24 @@ HOSTILE: dict[str, tuple[Kind, Any, str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_constraints_are_refused(planned: Planned, backend: str, name: str) -> None:
+def test_hostile_constraints_are_refused(compiled: Compile, backend: str, name: str) -> None:
     """What cannot be, or cannot be held, is refused with its field named, whoever is asked."""
     kind, value, part = HOSTILE[name]
     if (kind, backend) == (Kind.GRAMMAR, "lm-format-enforcer"):
-        pytest.skip("refused before it is planned")
+        pytest.skip("refused before it is compiled")
     with pytest.raises(Refused) as caught:
-        planned(kind, value, backend)
+        compiled(kind, value, backend)
     assert caught.value.message.startswith(FIELDS[kind])
     assert part in caught.value.message
     assert "\n" not in caught.value.message
     assert len(caught.value.message) < 800
 
 
-def test_what_no_text_satisfies_names_its_field(planned: Planned, backend: str) -> None:
+def test_what_no_text_satisfies_names_its_field(compiled: Compile, backend: str) -> None:
     """A schema that a library reads, and then finds without a text, is refused by its field too."""
     loop = {"$ref": "#a", "$defs": {"a": {"$anchor": "a", "$ref": "#a"}}}
     with pytest.raises(Refused) as caught:
-        planned(Kind.JSON, loop, backend)
+        compiled(Kind.JSON, loop, backend)
     assert caught.value.message.startswith("guided_json: ")
 
 
@@ -450,19 +450,19 @@ def test_no_name_hides_behind_escapes(make: Make, schema: dict[str, Any], text: 
     assert not takes(guide, ids(text), exact=False)
 
 
-def test_a_name_twice_is_one_property(planned: Planned) -> None:
+def test_a_name_twice_is_one_property(compiled: Compile) -> None:
     """llguidance counts it twice: such a schema is checked, or refused by the keyword."""
     schema = {"type": "object", "minProperties": 2}
-    assert planned(Kind.JSON, schema, "auto").checked
+    assert compiled(Kind.JSON, schema, "auto").checked
     with pytest.raises(Refused, match="minProperties"):
-        planned(Kind.JSON, schema, "guidance")
-    assert not planned(Kind.JSON, {**schema, "required": ["a", "b"]}, "auto").checked
+        compiled(Kind.JSON, schema, "guidance")
+    assert not compiled(Kind.JSON, {**schema, "required": ["a", "b"]}, "auto").checked
 
 
 @pytest.mark.parametrize(
     "schema", [{"type": [{}], "properties": {"a": {"$ref": "#"}}}, {"$schema": 5, "type": "null"}]
 )
-def test_what_is_no_schema_is_refused(planned: Planned, backend: str, schema: Any) -> None:
+def test_what_is_no_schema_is_refused(compiled: Compile, backend: str, schema: Any) -> None:
     """By its field, whichever code is the first to stumble over it."""
     with pytest.raises(Refused, match="guided_json"):
-        planned(Kind.JSON, schema, backend)
+        compiled(Kind.JSON, schema, backend)

@@ -1,4 +1,4 @@
-"""adapter/guided/compile/service.py and workshop.py, with their real processes."""
+"""adapter/guided/compile/: the service that compiles, with its real processes."""
 
 import asyncio
 import json
@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from adapter.errors import GenerationFailed, InvalidRequest, NotSupported, Unavailable
+from adapter.errors import ApiError, GenerationFailed, InvalidRequest, NotSupported, Unavailable
 from adapter.guided.backends.registry import Libraries
-from adapter.guided.compile import service as admission_module
+from adapter.guided.compile import processes
+from adapter.guided.compile.cache import ConstraintCache
 from adapter.guided.compile.messages import WALL_FACTOR
-from adapter.guided.compile.service import Admission, Admitted, _Kept, _Pool
+from adapter.guided.compile.processes import WorkerPool
+from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.constraint import Constraint, Kind
 from tests.guided.texts import VOCABULARY, ids, takes
 
@@ -28,11 +30,11 @@ LIMIT = 0.3
 
 
 class Site:
-    """One admission for all tests of this file, and the loop that it lives in."""
+    """One service for all tests of this file, and the loop that it lives in."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self.admission = Admission(VOCABULARY, seconds=60, cache_bytes=2**26, relaxed=True)
+        self.service = CompileService(VOCABULARY, seconds=60, cache_bytes=2**26, relaxed=True)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         async def limited() -> T:
@@ -41,74 +43,74 @@ class Site:
 
         return self._runner.run(limited())
 
-    def admit(self, *constraints: Constraint) -> list[Admitted | BaseException]:
+    def compile(self, *constraints: Constraint) -> list[CompiledConstraint | BaseException]:
         """All of them at once, each one's outcome."""
 
-        async def together() -> list[Admitted | BaseException]:
-            tasks = map(self.admission.admit, constraints)
+        async def together() -> list[CompiledConstraint | BaseException]:
+            tasks = map(self.service.compile, constraints)
             return await asyncio.gather(*tasks, return_exceptions=True)
 
         return self.run(together())
 
     @property
-    def workshop(self) -> int:
-        process = self.admission._workshop._process
+    def fork_server(self) -> int:
+        process = self.service._fork_server._process
         assert process is not None
         return process.pid
 
     @property
     def folder(self) -> Path:
-        folder = self.admission._workshop._folder
+        folder = self.service._fork_server._folder
         assert folder is not None
         return folder
 
-    def kill_workshop(self) -> None:
-        process = self.admission._workshop._process
+    def kill_fork_server(self) -> None:
+        process = self.service._fork_server._process
         assert process is not None
         process.kill()
         process.wait()
 
     def workers(self) -> set[int]:
-        workshop = self.workshop
-        return {process for process, (parent, _) in running().items() if parent == workshop}
+        fork_server = self.fork_server
+        return {process for process, (parent, _) in running().items() if parent == fork_server}
 
     def busy(self) -> set[int]:
-        """The workers that work, and do not wait for a job."""
+        """The workers that work, and do not wait for a request."""
         found = running()
         return {process for process in self.workers() if found.get(process, (0, ""))[1] == "R"}
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """An admission whose libraries are loaded."""
+    """A service whose libraries are loaded."""
     with asyncio.Runner() as runner:
         made = Site(runner)
-        made.admission.start()
+        made.service.start()
         for backend in NAMED:
-            (outcome,) = made.admit(regex("warm", backend))
-            assert isinstance(outcome, Admitted), outcome
+            (outcome,) = made.compile(regex("warm", backend))
+            assert isinstance(outcome, CompiledConstraint), outcome
         yield made
-        made.admission.close()
+        made.service.close()
 
 
 @pytest.fixture
 def short(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     """The same with a short time limit."""
-    monkeypatch.setattr(site.admission, "_seconds", LIMIT)
+    monkeypatch.setattr(site.service, "_seconds", LIMIT)
     return site
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The jobs that are given to workers."""
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The requests that are given to workers."""
     given: list[dict[str, Any]] = []
-    run = _Pool.run
+    run = WorkerPool.run
 
-    async def counted(self: _Pool, job: dict[str, Any]) -> dict[str, Any]:
-        given.append(job)
-        return await run(self, job)
+    async def counted(self: WorkerPool, request: dict[str, Any]) -> dict[str, Any]:
+        given.append(request)
+        return await run(self, request)
 
-    monkeypatch.setattr(_Pool, "run", counted)
+    monkeypatch.setattr(WorkerPool, "run", counted)
     return given
 
 
@@ -150,17 +152,17 @@ def soon(holds: Callable[[], bool], seconds: float = 5) -> bool:
     return holds()
 
 
-# --- admitted and refused -----------------------------------------------------------------------
+# --- compiled and refused -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", ["auto", *NAMED])
-def test_admitted_program_holds_the_text(site: Site, libraries: Libraries, backend: str) -> None:
-    """An admitted constraint is a program that another process's libraries run."""
-    (admitted,) = site.admit(regex("a|ab{2}", backend))
-    assert isinstance(admitted, Admitted)
-    assert admitted.backend == ("guidance" if backend == "auto" else backend)
-    assert admitted.schema is None
-    guide = libraries.guide(admitted.program, [*map(libraries.compile, admitted.program.parts)])
+def test_compiled_program_holds_the_text(site: Site, libraries: Libraries, backend: str) -> None:
+    """A compiled constraint is a program that another process's libraries run."""
+    (compiled,) = site.compile(regex("a|ab{2}", backend))
+    assert isinstance(compiled, CompiledConstraint)
+    assert compiled.backend == ("guidance" if backend == "auto" else backend)
+    assert compiled.schema is None
+    guide = libraries.guide(compiled.program, [*map(libraries.compile, compiled.program.parts)])
     texts = ("a", "abb", "ab", "b", "")
     assert [takes(guide, ids(text)) for text in texts] == [True, True, False, False, False]
 
@@ -180,70 +182,70 @@ def test_admitted_program_holds_the_text(site: Site, libraries: Libraries, backe
     ids=["pattern", "schema", "grammar", "whitespace"],
 )
 def test_refusal_names_the_field(
-    site: Site, jobs: list[Any], constraint: Constraint, param: str, part: str
+    site: Site, requests: list[Any], constraint: Constraint, param: str, part: str
 ) -> None:
     """A refusal is a 400 of the field at fault; asked again it is refused without a worker."""
     for _ in range(2):
-        (error,) = site.admit(constraint)
+        (error,) = site.compile(constraint)
         assert isinstance(error, NotSupported)
         assert (error.status, error.param, error.code) == (400, param, "unsupported_value")
         assert part in error.message
-    assert len(jobs) == 1
+    assert len(requests) == 1
 
 
-def test_admitted_twice_is_compiled_once(site: Site, jobs: list[Any]) -> None:
-    """What was compiled is kept; another backend or field is another constraint."""
+def test_compiled_once_for_two(site: Site, requests: list[Any]) -> None:
+    """What was compiled is cached; another backend or field is another constraint."""
     asked = [regex("kept"), regex("kept"), regex("kept", "xgrammar"), regex("kept")]
-    outcomes = [site.admit(constraint)[0] for constraint in asked]
+    outcomes = [site.compile(constraint)[0] for constraint in asked]
     assert outcomes[0] is outcomes[1] is outcomes[3]
     assert outcomes[0] is not outcomes[2]
-    assert len(jobs) == 2
+    assert len(requests) == 2
 
 
-def test_asked_at_once_is_compiled_once(site: Site, jobs: list[Any]) -> None:
+def test_compiled_once_for_all_at_once(site: Site, requests: list[Any]) -> None:
     """Requests that come together share the work, also where the first of them leaves."""
 
     async def asked() -> list[Any]:
-        tasks = [asyncio.create_task(site.admission.admit(regex("at once"))) for _ in range(20)]
+        tasks = [asyncio.create_task(site.service.compile(regex("at once"))) for _ in range(20)]
         await asyncio.sleep(0)
         tasks[0].cancel()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     first, second, *others = site.run(asked())
     assert isinstance(first, asyncio.CancelledError)
-    assert isinstance(second, Admitted)
+    assert isinstance(second, CompiledConstraint)
     assert all(other is second for other in others)
-    assert len(jobs) == 1
-    assert not site.admission._running
+    assert len(requests) == 1
+    assert not site.service._running
 
 
 def test_workers_are_used_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Quick constraints start no processes."""
-    monkeypatch.setattr(admission_module, "_LONG_JOB", 60)  # quick ones may be slow where tests run
-    site.admit(regex("again"))
+    monkeypatch.setattr(processes, "_LONG_REQUEST", 60)  # quick ones may be slow where tests run
+    site.compile(regex("again"))
     before = site.workers()
     for number in range(5):
-        site.admit(regex(f"again{number}"))
+        site.compile(regex(f"again{number}"))
     assert site.workers() <= before
 
 
-# --- time limit ---------------------------------------------------------------------------------
+# --- time limit -----------------------------------------------------------------------------------
 
 
-def test_too_slow_is_refused_in_time(short: Site, jobs: list[Any]) -> None:
+def test_too_slow_is_refused_in_time(short: Site, requests: list[Any]) -> None:
     """What takes too long is refused at the limit, with its worker, and is not tried again."""
     before = short.workers()
     started = time.monotonic()
-    (error,) = short.admit(slow())
+    (error,) = short.compile(slow())
     taken = time.monotonic() - started
     assert LIMIT <= taken < LIMIT + 1
     assert isinstance(error, InvalidRequest)
     assert (error.param, error.code) == ("guided_regex", "constraint_timeout")
     assert "outlines" in error.message
     assert soon(lambda: short.workers() <= before)
-    assert isinstance(short.admit(slow())[0], InvalidRequest)
+    assert isinstance(short.compile(slow())[0], InvalidRequest)
     # On a busy machine the clock may end it before its CPU time does: then it may be tried again.
-    assert len(jobs) == 1 or taken > LIMIT * WALL_FACTOR * 0.9
+    assert len(requests) == 1 or taken > LIMIT * WALL_FACTOR * 0.9
 
 
 def test_slow_ones_hold_up_nobody(site: Site) -> None:
@@ -251,9 +253,9 @@ def test_slow_ones_hold_up_nobody(site: Site) -> None:
 
     async def asked() -> None:
         before = site.workers()
-        tasks = [asyncio.create_task(site.admission.admit(slow(n))) for n in (1, 2)]
+        tasks = [asyncio.create_task(site.service.compile(slow(n))) for n in (1, 2)]
         quick = (regex("quick", backend) for backend in ("auto", *NAMED))
-        await asyncio.gather(*map(site.admission.admit, quick))
+        await asyncio.gather(*map(site.service.compile, quick))
         assert not any(task.done() for task in tasks)
         await asyncio.to_thread(soon, lambda: len(site.busy()) >= len(tasks))
         kill(site.busy() | (site.workers() - before))
@@ -266,7 +268,7 @@ def test_time_outs_leave_nothing_behind(short: Site) -> None:
     """Many time-outs leave no process, no thread and no open socket."""
     before = (len(short.workers()), threading.active_count(), len(os.listdir("/proc/self/fd")))
     for batch in (range(10, 20), range(20, 30)):
-        errors = short.admit(*map(slow, batch))
+        errors = short.compile(*map(slow, batch))
         assert {getattr(error, "code", error) for error in errors} == {"constraint_timeout"}
 
     def now() -> tuple[int, int, int]:
@@ -278,63 +280,63 @@ def test_time_outs_leave_nothing_behind(short: Site) -> None:
 
 def test_all_workers_busy_is_unavailable(short: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A constraint for which no worker becomes free is a 503, and may be tried again."""
-    monkeypatch.setattr(short.admission._pools["auto"], "_free", asyncio.Semaphore(0))
-    (error,) = short.admit(schema({"const": "busy"}))
+    monkeypatch.setattr(short.service._pools["auto"], "_free", asyncio.Semaphore(0))
+    (error,) = short.compile(schema({"const": "busy"}))
     assert isinstance(error, Unavailable)
     assert error.code == "engine_overloaded"
     monkeypatch.undo()
-    assert isinstance(short.admit(schema({"const": "busy"}))[0], Admitted)
+    assert isinstance(short.compile(schema({"const": "busy"}))[0], CompiledConstraint)
 
 
 def test_slow_start_is_no_fault_of_a_constraint(
     short: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time until there is a worker, as while the libraries are loaded, is nobody's limit."""
-    monkeypatch.setattr(admission_module, "_GRACE", 0.1)
-    monkeypatch.setattr(short.admission._pools["auto"], "_idle", [])
-    workshop = short.workshop
+    monkeypatch.setattr(processes, "_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(short.service._pools["auto"], "_idle", [])
+    fork_server = short.fork_server
 
-    async def asked() -> Admitted:
-        os.kill(workshop, signal.SIGSTOP)
+    async def asked() -> CompiledConstraint:
+        os.kill(fork_server, signal.SIGSTOP)
         loop = asyncio.get_running_loop()
-        loop.call_later(LIMIT + 0.3, os.kill, workshop, signal.SIGCONT)
-        return await short.admission.admit(schema({"const": "while loading"}))
+        loop.call_later(LIMIT + 0.3, os.kill, fork_server, signal.SIGCONT)
+        return await short.service.compile(schema({"const": "while loading"}))
 
     assert short.run(asked()).backend == "guidance"
 
 
-def test_workshop_that_does_not_answer(short: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no worker starts the server is unavailable for a while; nothing of that is kept."""
-    monkeypatch.setattr(admission_module, "_START_SECONDS", 0.1)
+def test_fork_server_that_does_not_answer(short: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no worker starts the server is unavailable for a while; nothing of that is cached."""
+    monkeypatch.setattr(processes, "_START_SECONDS", 0.1)
     with monkeypatch.context() as empty:
-        empty.setattr(short.admission._pools["auto"], "_idle", [])
-        os.kill(short.workshop, signal.SIGSTOP)
+        empty.setattr(short.service._pools["auto"], "_idle", [])
+        os.kill(short.fork_server, signal.SIGSTOP)
         try:
-            (error,) = short.admit(schema({"const": "not now"}))
+            (error,) = short.compile(schema({"const": "not now"}))
         finally:
-            os.kill(short.workshop, signal.SIGCONT)
+            os.kill(short.fork_server, signal.SIGCONT)
     assert isinstance(error, Unavailable)
     monkeypatch.undo()
-    assert isinstance(short.admit(schema({"const": "not now"}))[0], Admitted)
+    assert isinstance(short.compile(schema({"const": "not now"}))[0], CompiledConstraint)
 
 
-# --- lost processes -----------------------------------------------------------------------------
+# --- lost processes -------------------------------------------------------------------------------
 
 
 def test_idle_workers_that_were_killed_are_replaced(site: Site) -> None:
     """Workers that ended while they were idle are no fault of the next constraint."""
-    site.admit(regex("before"))
+    site.compile(regex("before"))
     kill(killed := site.workers())
     assert soon(lambda: not killed & site.workers())
     for backend in ("auto", *NAMED):
-        assert isinstance(site.admit(regex("after", backend))[0], Admitted)
+        assert isinstance(site.compile(regex("after", backend))[0], CompiledConstraint)
 
 
 def test_worker_lost_at_work(site: Site) -> None:
     """A constraint over which its worker ends is refused, and may be tried again."""
 
     async def asked() -> None:
-        task = asyncio.create_task(site.admission.admit(slow(50)))
+        task = asyncio.create_task(site.service.compile(slow(50)))
         await asyncio.sleep(0.2)
         assert await asyncio.to_thread(soon, lambda: bool(site.busy()))
         kill(site.busy())
@@ -343,23 +345,23 @@ def test_worker_lost_at_work(site: Site) -> None:
     with pytest.raises(InvalidRequest, match="failed on it") as caught:
         site.run(asked())
     assert caught.value.param == "guided_regex"
-    assert site.admission._kept.get(slow(50)) is None
+    assert site.service._cache.get(slow(50)) is None
 
 
-# --- finished texts -----------------------------------------------------------------------------
+# --- finished texts -------------------------------------------------------------------------------
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 
 
 def test_schema_beyond_the_libraries_is_checked(site: Site) -> None:
     """What auto cannot hold comes with the schema that finished texts are checked against."""
-    (admitted,) = site.admit(schema(UNIQUE))
-    assert isinstance(admitted, Admitted)
-    assert admitted.schema is not None
-    assert json.loads(admitted.schema) == UNIQUE
-    site.run(site.admission.check(admitted.schema, "[1, 2]"))
+    (compiled,) = site.compile(schema(UNIQUE))
+    assert isinstance(compiled, CompiledConstraint)
+    assert compiled.schema is not None
+    assert json.loads(compiled.schema) == UNIQUE
+    site.run(site.service.check(compiled.schema, "[1, 2]"))
     with pytest.raises(GenerationFailed, match="non-unique") as caught:
-        site.run(site.admission.check(admitted.schema, "[1, 1]"))
+        site.run(site.service.check(compiled.schema, "[1, 1]"))
     assert (caught.value.status, caught.value.code) == (500, "constraint_not_satisfied")
 
 
@@ -367,81 +369,81 @@ def test_check_has_a_time_limit(short: Site) -> None:
     """A text that cannot be checked in time is not passed on as right."""
     endless = json.dumps({"type": "string", "pattern": "^(a|a)*$"})
     with pytest.raises(GenerationFailed, match="could not be checked"):
-        short.run(short.admission.check(endless, json.dumps("a" * 60 + "b")))
-    short.run(short.admission.check(json.dumps(UNIQUE), "[]"))
+        short.run(short.service.check(endless, json.dumps("a" * 60 + "b")))
+    short.run(short.service.check(json.dumps(UNIQUE), "[]"))
 
 
-# --- what is kept -------------------------------------------------------------------------------
+# --- what is cached -------------------------------------------------------------------------------
 
 
-def test_kept_bytes_are_bounded(
-    site: Site, monkeypatch: pytest.MonkeyPatch, jobs: list[Any]
+def test_cached_bytes_are_bounded(
+    site: Site, monkeypatch: pytest.MonkeyPatch, requests: list[Any]
 ) -> None:
     """Beyond so many bytes the least used constraint is left out, with its index file."""
-    kept = _Kept(2**30)
-    monkeypatch.setattr(site.admission, "_kept", kept)
+    cache: ConstraintCache[CompiledConstraint | ApiError] = ConstraintCache(2**30)
+    monkeypatch.setattr(site.service, "_cache", cache)
     one, two, three = (regex(f"bound{n}", "outlines") for n in range(3))
-    files = [index_of(site.admit(constraint)[0]) for constraint in (one, two)]
+    files = [index_of(site.compile(constraint)[0]) for constraint in (one, two)]
     assert all(file.parent == site.folder and file.exists() for file in files)
-    assert kept._bytes > sum(file.stat().st_size for file in files)
-    kept._limit = kept._bytes + 100
-    site.admit(one)
-    last = index_of(site.admit(three)[0])
+    assert cache._bytes > sum(file.stat().st_size for file in files)
+    cache._limit = cache._bytes + 100
+    site.compile(one)
+    last = index_of(site.compile(three)[0])
     assert [file.exists() for file in (*files, last)] == [True, False, True]
-    assert kept._bytes <= kept._limit
-    assert len(jobs) == 3
-    assert index_of(site.admit(two)[0]).exists()
-    assert len(jobs) == 4
+    assert cache._bytes <= cache._limit
+    assert len(requests) == 3
+    assert index_of(site.compile(two)[0]).exists()
+    assert len(requests) == 4
     assert not files[0].exists()
 
 
-def index_of(admitted: Any) -> Path:
-    (part,) = admitted.program.parts
+def index_of(compiled: Any) -> Path:
+    (part,) = compiled.program.parts
     return Path(part.artifact)
 
 
 def test_refusals_are_bounded_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many wrong constraints do not fill the memory."""
-    kept = _Kept(10_000)
-    monkeypatch.setattr(site.admission, "_kept", kept)
-    site.admit(*(regex(f"(?={'a' * number})") for number in range(1, 60)))
-    assert 0 < kept._bytes <= 10_000
-    assert len(kept._entries) < 20
+    cache: ConstraintCache[CompiledConstraint | ApiError] = ConstraintCache(10_000)
+    monkeypatch.setattr(site.service, "_cache", cache)
+    site.compile(*(regex(f"(?={'a' * number})") for number in range(1, 60)))
+    assert 0 < cache._bytes <= 10_000
+    assert len(cache._entries) < 20
 
 
-# --- the end: these close the admission, which starts again where it is asked -------------------
+# --- the end: these close the service, which starts again where it is asked -----------------------
 
 
 def test_close_leaves_nothing(site: Site) -> None:
     """Closing ends all processes and removes their folder; it may be done twice."""
-    site.admit(regex("last", "outlines"))
-    workshop, workers, folder = site.workshop, site.workers(), site.folder
+    site.compile(regex("last", "outlines"))
+    fork_server, workers, folder = site.fork_server, site.workers(), site.folder
     assert workers
     assert list(folder.iterdir())
-    site.admission.close()
-    site.admission.close()
+    site.service.close()
+    site.service.close()
     site.run(asyncio.sleep(0))
-    assert soon(lambda: not running().keys() & {workshop, *workers})
+    assert soon(lambda: not running().keys() & {fork_server, *workers})
     assert not folder.exists()
 
 
-def test_workshop_that_was_killed_is_replaced(site: Site) -> None:
-    """A lost workshop, or one that was closed, is started again by the next constraint."""
-    workshops = set()
+def test_fork_server_that_was_killed_is_replaced(site: Site) -> None:
+    """A lost fork server, or one that was closed, is started again by the next constraint."""
+    fork_servers = set()
     folders = []
     for text in ("one", "two"):
-        site.admission._pools["auto"].close()  # else an idle worker would do it
-        assert isinstance(site.admit(regex(text))[0], Admitted)
-        workshops.add(site.workshop)
+        site.service._pools["auto"].close()  # else an idle worker would do it
+        assert isinstance(site.compile(regex(text))[0], CompiledConstraint)
+        fork_servers.add(site.fork_server)
         folders.append(site.folder)
-        site.kill_workshop()
-    assert len(workshops) == 2
+        site.kill_fork_server()
+    assert len(fork_servers) == 2
     assert not folders[0].exists()
 
 
-def test_folder_of_a_lost_workshop_is_removed(site: Site) -> None:
-    """Closing removes the folder of a workshop that was killed."""
+def test_folder_of_a_lost_fork_server_is_removed(site: Site) -> None:
+    """Closing removes the folder of a fork server that was killed."""
     folder = site.folder
-    site.kill_workshop()
-    site.admission.close()
+    site.kill_fork_server()
+    site.service.close()
     assert not folder.exists()

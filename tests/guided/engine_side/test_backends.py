@@ -97,7 +97,7 @@ def manager(new_manager: Callable[[], Any]) -> Any:
 
 
 def program(regex: str, library: Library = "guidance", form: str = "regex") -> Program:
-    return Program((Part(library, form, regex),), ends=(EOS,))
+    return Program((Part(library, form, regex),), eos_token_ids=(EOS,))
 
 
 def request(constraint: Program | dict[str, Any], name: str = "r", backend: str = "") -> Any:
@@ -385,9 +385,9 @@ def test_failure_ends_the_request_with_an_error(
     assert "MemoryError: too much" in caplog.text
 
 
-def test_end_last_reaches_the_engine(manager: Any) -> None:
+def test_eos_last_reaches_the_engine(manager: Any) -> None:
     """With ignore_eos the end of a text is masked as long as there is more to come."""
-    asked = request(replace(program("a+"), end_last=True))
+    asked = request(replace(program("a+"), eos_last=True))
     manager.grammar_init(asked)
     assert grammar_of(asked).accept_tokens("r", [A])
     assert masks(manager, asked) == [{A}]

@@ -1,4 +1,4 @@
-"""The engine's side of compiling: shared, bounded, and nobody waits on a thread."""
+"""The engine's side, where programs are loaded: shared, bounded, and nobody waits on a thread."""
 
 import threading
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapter.guided.engine_side import loader as compiled
-from adapter.guided.engine_side.loader import Compiler
+from adapter.guided.engine_side import loader as loader_module
+from adapter.guided.engine_side.loader import ProgramLoader
 from adapter.guided.matcher import Guide
 from adapter.guided.program import Part, Program
 from tests.guided.texts import ENDS, VOCABULARY, takes
@@ -46,22 +46,22 @@ class Anything:
 
 
 def program(text: str, *libraries: Any) -> Program:
-    return Program(tuple(Part(each, "json", text) for each in libraries), ends=ENDS)
+    return Program(tuple(Part(each, "json", text) for each in libraries), eos_token_ids=ENDS)
 
 
 @pytest.fixture
-def compiler() -> Iterator[Compiler]:
+def loader() -> Iterator[ProgramLoader]:
     """One over the small vocabulary."""
-    made = Compiler(lambda: VOCABULARY)
+    made = ProgramLoader(lambda: VOCABULARY)
     yield made
     made.close()
 
 
 @pytest.fixture
-def slow(compiler: Compiler) -> Slow:
+def slow(loader: ProgramLoader) -> Slow:
     """Takes the place of outlines."""
     library = Slow()
-    compiler._load("guidance")._loaded["outlines"] = library
+    loader._libraries_with("guidance")._loaded["outlines"] = library
     return library
 
 
@@ -69,20 +69,21 @@ def got(guide: "Future[Guide]") -> Guide:
     return guide.result(10)
 
 
-def test_a_guide_holds_all_parts(compiler: Compiler) -> None:
+def test_a_guide_holds_all_parts(loader: ProgramLoader) -> None:
     """A text has to satisfy each of them."""
     both = Program(
-        (Part("guidance", "regex", "[a-c]+"), Part("guidance", "regex", "[b-d]+")), ends=ENDS
+        (Part("guidance", "regex", "[a-c]+"), Part("guidance", "regex", "[b-d]+")),
+        eos_token_ids=ENDS,
     )
-    guide = got(compiler.submit(both))
+    guide = got(loader.load(both))
     assert takes(guide, [*b"bc"])
     assert not takes(guide, [*b"ab"], exact=False)
 
 
-def test_others_do_not_wait_for_a_slow_constraint(compiler: Compiler, slow: Slow) -> None:
+def test_others_do_not_wait_for_a_slow_constraint(loader: ProgramLoader, slow: Slow) -> None:
     """Many texts of one slow constraint take one thread, and it is compiled once."""
-    waiting = [compiler.submit(program("slow", "outlines")) for _ in range(12)]
-    got(compiler.submit(program("quick", "outlines")))
+    waiting = [loader.load(program("slow", "outlines")) for _ in range(12)]
+    got(loader.load(program("quick", "outlines")))
     assert not any(guide.done() for guide in waiting)
     slow.release.set()
     assert len({id(got(guide)) for guide in waiting}) == 12
@@ -95,31 +96,33 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize("fault", [ValueError("no"), Panic("no")])
 def test_a_failure_is_told_to_all_and_tried_again(
-    compiler: Compiler, slow: Slow, fault: BaseException
+    loader: ProgramLoader, slow: Slow, fault: BaseException
 ) -> None:
     """What fails leaves no request waiting, and nothing is kept of it."""
     slow.fault = fault
     guard, own = Part("guidance", "json", "{}"), Part("outlines", "json", "slow")
-    guides = [compiler.submit(Program((guard, own), ends=ENDS)) for _ in range(3)]
+    guides = [loader.load(Program((guard, own), eos_token_ids=ENDS)) for _ in range(3)]
     slow.release.set()
     for guide in guides:
         with pytest.raises(type(fault)):
             got(guide)
     slow.fault = None
-    got(compiler.submit(program("slow", "outlines")))
+    got(loader.load(program("slow", "outlines")))
 
 
-def test_memory_is_bounded(compiler: Compiler, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(
+    loader: ProgramLoader, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The least used is compiled again."""
-    monkeypatch.setattr(compiled, "_KEPT_BYTES", 3 * 2**16)
+    monkeypatch.setattr(loader_module, "_CACHE_BYTES", 3 * 2**16)
     for text in ("a", "b", "a", "c", "a", "b"):
-        got(compiler.submit(program(text, "outlines")))
+        got(loader.load(program(text, "outlines")))
     assert slow.compiled == ["a", "b", "c", "b"]
 
 
-def test_an_ended_compiler_refuses(compiler: Compiler) -> None:
+def test_a_closed_loader_refuses(loader: ProgramLoader) -> None:
     """A request that comes while the engine ends fails, and does not wait for ever."""
-    got(compiler.submit(program("{}", "guidance")))
-    compiler.close()
+    got(loader.load(program("{}", "guidance")))
+    loader.close()
     with pytest.raises(RuntimeError):
-        got(compiler.submit(program('{"type": "null"}', "guidance")))
+        got(loader.load(program('{"type": "null"}', "guidance")))
