@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from adapter.languages.json_schema import SchemaError, resolve
+from adapter.languages.json_schema.read import SchemaError, resolve
 
 
 def as_text(value: Any, *, compact: bool = False) -> str:

@@ -14,7 +14,7 @@ from adapter.guided.matcher import Guide
 from adapter.guided.program import Blanks
 from adapter.guided.token_trie import TokenRuns
 from adapter.guided.whitespace import DEFAULT, LONGEST_RUN, BlankRuns
-from adapter.languages.regex import blank_runs, parse
+from adapter.languages.regex.parse import blank_runs, parse
 from tests.guided.texts import ENDS, VOCABULARY, allowed, ids, takes, tokenized
 
 PATTERNS = ["", "[ ]?", r"[\n ]{0,3}", r"\s*", "[ ]{2}", r"\n( {2})*|", r"(\r\n|\t)?"]

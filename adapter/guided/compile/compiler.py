@@ -33,9 +33,9 @@ from adapter.guided.constraint import (
 )
 from adapter.guided.program import Blanks, Part, Program
 from adapter.guided.whitespace import DEFAULT
-from adapter.languages.grammar import as_ebnf, as_lark
-from adapter.languages.json_schema import Schema, SchemaError, read_schema, without_formats
-from adapter.languages.regex import (
+from adapter.languages.grammar.lexemes import as_ebnf, as_lark
+from adapter.languages.json_schema.read import Schema, SchemaError, read_schema, without_formats
+from adapter.languages.regex.parse import (
     Node,
     PatternError,
     blank_runs,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from adapter.languages.grammar import (
+from adapter.languages.grammar.lexemes import (
     MAX_CHAIN,
     Dialect,
     GrammarError,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.languages.regex import (
+from adapter.languages.regex.parse import (
     EMPTY,
     Chars,
     Choice,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adapter.guided.backends.registry import Libraries
 from adapter.guided.program import Part, Program
-from adapter.languages.json_schema import (
+from adapter.languages.json_schema.read import (
     MAX_DEPTH,
     Schema,
     SchemaError,

@@ -1,0 +1,1 @@
+"""Grammars in EBNF and Lark: read, checked, and written for the libraries. Pure."""
