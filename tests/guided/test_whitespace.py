@@ -14,7 +14,8 @@ from adapter.guided.matcher import Guide
 from adapter.guided.program import Blanks
 from adapter.guided.token_trie import TokenRuns
 from adapter.guided.whitespace import DEFAULT, LONGEST_RUN, BlankRuns
-from adapter.languages.regex.parse import blank_runs, parse
+from adapter.languages.regex.parse import parse
+from adapter.languages.regex.whitespace import whitespace_automaton
 from tests.guided.texts import ENDS, VOCABULARY, allowed, ids, takes, tokenized
 
 PATTERNS = ["", "[ ]?", r"[\n ]{0,3}", r"\s*", "[ ]{2}", r"\n( {2})*|", r"(\r\n|\t)?"]
@@ -44,7 +45,7 @@ def runs_of(pattern: str | None) -> BlankRuns:
 
 
 def blanks_of(pattern: str) -> Blanks:
-    moves, accepts = blank_runs(parse(pattern))
+    moves, accepts = whitespace_automaton(parse(pattern))
     return Blanks(tuple((a, b, c, d) for a, b, c, d in moves), tuple(accepts))
 
 

@@ -16,7 +16,9 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from adapter.languages.regex.parse import PatternError, parse, to_lark
+from adapter.languages.regex.parse import parse
+from adapter.languages.regex.tree import PatternError
+from adapter.languages.regex.write import to_lark
 
 MAX_NESTING = 200
 MAX_REPEAT = 1_000_000

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.languages.regex.parse import (
+from adapter.languages.regex.choices import choices
+from adapter.languages.regex.parse import parse
+from adapter.languages.regex.tree import (
     EMPTY,
     Chars,
     Choice,
@@ -22,16 +24,11 @@ from adapter.languages.regex.parse import (
     PatternError,
     Repeat,
     Sequence,
-    blank_runs,
-    blanks,
-    choices,
     matches_empty,
-    parse,
     positions,
-    to_ebnf,
-    to_python,
-    to_rust,
 )
+from adapter.languages.regex.whitespace import json_whitespace, whitespace_automaton
+from adapter.languages.regex.write import to_ebnf, to_python, to_rust
 
 # Where classes and cases change most: the alphabets, and edges of what lies between them.
 TEXT = "".join(
@@ -377,7 +374,7 @@ BLANK_PATTERNS = {
 @pytest.mark.parametrize(("pattern", "narrow"), BLANK_PATTERNS.items())
 def test_blanks_are_json_s(pattern: str, narrow: str) -> None:
     """Of the blanks that Python knows, those of JSON are left."""
-    assert blanks(parse(pattern)) == parse(narrow)
+    assert json_whitespace(parse(pattern)) == parse(narrow)
 
 
 @pytest.mark.parametrize(
@@ -392,13 +389,13 @@ def test_blanks_are_json_s(pattern: str, narrow: str) -> None:
 def test_not_blank(pattern: str, message: str) -> None:
     """A whitespace pattern that matches something else is refused, and so is a blank of no use."""
     with pytest.raises(PatternError) as refusal:
-        blanks(parse(pattern))
+        json_whitespace(parse(pattern))
     assert str(refusal.value) == message
 
 
 def runs(node: Node, text: str) -> bool:
     """Whether the automaton of the blanks accepts a run."""
-    table, accepts = blank_runs(node)
+    table, accepts = whitespace_automaton(node)
     state = 0
     for char in text:
         state = table[state][" \t\n\r".index(char)]
@@ -426,7 +423,7 @@ BLANK_LEAVES = st.sampled_from([" ", r"\t", r"\n", r"\s", "[ \n]", r"[^\S\r]", "
 )
 def test_blank_runs(pattern: str) -> None:
     """The automaton accepts the runs that match, and only the empty run is its first state."""
-    table, accepts = blank_runs(parse(pattern))
+    table, accepts = whitespace_automaton(parse(pattern))
     assert len(table) == len(accepts)
     assert not [row for row in table if 0 in row or len(row) != 4]
     compiled = re.compile(pattern)
@@ -439,15 +436,15 @@ def test_blank_runs(pattern: str) -> None:
 
 def test_blank_runs_have_a_bound() -> None:
     """Large automatons are made soon or refused soon, however small the pattern is."""
-    table, _ = blank_runs(parse(" {0,4000}"))
+    table, _ = whitespace_automaton(parse(" {0,4000}"))
     assert len(table) == 4001
     assert runs(parse("( {0,10}\n?){0,20}"), " " * 100 + "\n")
     start = time.process_time()
     for pattern in [r" {0,5000}", r"(\s{60}){60,90}", r"\s*\t[ \t]{20}", r"(?:\s?[ \t]?){2000}"]:
         with pytest.raises(PatternError):
-            blank_runs(parse(pattern), max_states=4000)
+            whitespace_automaton(parse(pattern), max_states=4000)
     with pytest.raises(PatternError, match="more than 5 states"):
-        blank_runs(parse(r"[ \t]*\t[ \t][ \t]"), max_states=5)
+        whitespace_automaton(parse(r"[ \t]*\t[ \t][ \t]"), max_states=5)
     assert time.process_time() - start < 5
 
 
