@@ -113,19 +113,20 @@ class Automaton:
                 return self._repeated(inner, at, low, high)
 
     def _repeated(self, node: Node, at: int, low: int, high: int | None) -> int:
-        for _ in range(low):
+        for _ in range(low - 1 if high is None else low):
             at = self._once(node, at)
         if high is None:
-            return self._looped(node, at)
+            return self._looped(node, at, low == 0)
         ends = [at]
         for _ in range(high - low):
             ends.append(self._once(node, ends[-1]))
         return self._joined(ends)
 
-    def _looped(self, node: Node, at: int) -> int:
+    def _looped(self, node: Node, at: int, may_skip: bool) -> int:
         loop = self._joined([at])
-        self._free[self._once(node, loop)].append(loop)
-        return loop
+        end = self._once(node, loop)
+        self._free[end].append(loop)
+        return loop if may_skip else end
 
     def _joined(self, ends: Iterable[int]) -> int:
         joined = self._state()
