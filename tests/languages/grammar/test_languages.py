@@ -14,14 +14,10 @@ from typing import Any
 
 import pytest
 
-from adapter.languages.grammar.lexemes import (
-    MAX_CHAIN,
-    Dialect,
-    GrammarError,
-    as_ebnf,
-    as_lark,
-    dialect,
-)
+from adapter.languages.grammar.check import MAX_CHAIN
+from adapter.languages.grammar.read import Dialect, dialect
+from adapter.languages.grammar.rules import GrammarError
+from adapter.languages.grammar.write import as_ebnf, as_lark
 
 llguidance = pytest.importorskip("llguidance")
 xgrammar = pytest.importorskip("xgrammar")
