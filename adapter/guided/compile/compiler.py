@@ -34,7 +34,8 @@ from adapter.guided.constraint import (
 from adapter.guided.program import Blanks, Part, Program
 from adapter.guided.whitespace import DEFAULT
 from adapter.languages.grammar.write import as_ebnf, as_lark
-from adapter.languages.json_schema.read import Schema, SchemaError, read_schema, without_formats
+from adapter.languages.json_schema.read import read_schema, without_formats
+from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.choices import choices
 from adapter.languages.regex.parse import parse
 from adapter.languages.regex.tree import Node, PatternError

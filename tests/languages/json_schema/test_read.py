@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 
 from adapter.guided.backends.registry import Libraries
 from adapter.guided.program import Part, Program
-from adapter.languages.json_schema.read import (
-    MAX_DEPTH,
-    Schema,
-    SchemaError,
-    read_schema,
-    rewrite,
-    walk,
-    without_formats,
-)
+from adapter.languages.json_schema.read import MAX_DEPTH, read_schema, without_formats
+from adapter.languages.json_schema.schema import Schema, SchemaError, rewrite, walk
 from tests.guided.texts import written
 
 
