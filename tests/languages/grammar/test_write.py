@@ -1,97 +1,16 @@
-"""A grammar's text keeps its language on its way to llguidance and to xgrammar.
+"""A grammar's text keeps its language on its way to llguidance and to xgrammar."""
 
-The oracles are Lark itself on what the caller wrote, and both engines on what is made of it.
-"""
-
-import gc
 import itertools
 import random
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
-from adapter.languages.grammar.check import MAX_CHAIN
 from adapter.languages.grammar.read import Dialect, dialect
 from adapter.languages.grammar.rules import GrammarError
-from adapter.languages.grammar.write import as_ebnf, as_lark
-
-llguidance = pytest.importorskip("llguidance")
-xgrammar = pytest.importorskip("xgrammar")
-lark = pytest.importorskip("lark")
-
-END = 256
-
-
-class ByteTokenizer:
-    """A vocabulary of all bytes and one end, as llguidance asks for it."""
-
-    eos_token_id = END
-    bos_token_id = None
-    tokens: Sequence[bytes] = (*(bytes([byte]) for byte in range(256)), b"<eos>")
-    special_token_ids: Sequence[int] = (END,)
-
-    def __call__(self, text: bytes) -> list[int]:
-        return list(text)
-
-
-GUIDANCE = llguidance.LLTokenizer(llguidance.TokenizerWrapper(ByteTokenizer()))
-XGRAMMAR = xgrammar.GrammarCompiler(
-    xgrammar.TokenizerInfo(
-        list(ByteTokenizer.tokens), xgrammar.VocabType.RAW, stop_token_ids=[END]
-    ),
-    max_threads=1,
-)
-
-
-def guidance_takes(text: str) -> Callable[[str], bool]:
-    """llguidance's judgement of whole texts."""
-    grammar = llguidance.LLMatcher.grammar_from_lark(text)
-    fresh = llguidance.LLMatcher(GUIDANCE, grammar, log_level=0)
-    assert not fresh.get_error(), f"{fresh.get_error()}\n{text}"
-
-    def takes(word: str) -> bool:
-        matcher = fresh.deep_copy()
-        return bool(matcher.consume_tokens(list(word.encode())) and matcher.is_accepting())
-
-    return takes
-
-
-def xgrammar_takes(compiled: Any) -> Callable[[str], bool]:
-    """xgrammar's judgement of whole texts."""
-
-    def takes(word: str) -> bool:
-        matcher = xgrammar.GrammarMatcher(compiled)
-        return bool((not word or matcher.accept_string(word)) and matcher.is_completed())
-
-    return takes
-
-
-def lark_takes(text: str) -> Callable[[str], bool]:
-    """Lark's own judgement of whole texts."""
-    parser = lark.Lark(text, parser="earley", ambiguity="resolve")
-
-    def takes(word: str) -> bool:
-        try:
-            parser.parse(word)
-        except lark.exceptions.LarkError:
-            return False
-        return True
-
-    return takes
-
-
-def judges(text: str) -> dict[str, Callable[[str], bool]]:
-    """All that can say what a grammar's language is."""
-    found = {"guidance": guidance_takes(as_lark(text))}
-    ebnf = as_ebnf(text)
-    if ebnf is not None:
-        return found | {"xgrammar": xgrammar_takes(XGRAMMAR.compile_grammar(ebnf))}
-    compiled = XGRAMMAR.compile_lark(as_lark(text))
-    return found | {"xgrammar": xgrammar_takes(compiled), "lark": lark_takes(text)}
+from adapter.languages.grammar.write import as_lark
+from tests.languages.grammar.judges import guidance_takes, judges
 
 
 @dataclass(frozen=True)
@@ -313,97 +232,6 @@ def test_engines_agree_on_random_grammars() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("# note: x\n// y\n\n?start: a", Dialect.LARK),
-        ('// root ::= x\nstart : "a"', Dialect.LARK),
-        ("%import common.INT\nstart: INT", Dialect.LARK),
-        ("!start.2: A", Dialect.LARK),
-        ("TERMINAL: /::=/", Dialect.LARK),
-        ("# start: x\nroot::=a", Dialect.EBNF),
-        ('\ufeffroot\t::= "start: x"', Dialect.EBNF),
-        ("my-rule ::= [:]", Dialect.EBNF),
-    ],
-)
-def test_dialect(text: str, expected: Dialect) -> None:
-    """The first definition or directive tells the dialect."""
-    assert dialect(text) is expected
-
-
-REFUSED = {
-    "": "empty",
-    "  # only\n// comments": "empty",
-    'start: "a\0"': "NUL",
-    'start: "\ud800"': "surrogate",
-    'root = "a"': "neither",
-    "{}": "neither",
-    'root ::= "a': "line 1: a literal is not closed",
-    'root ::= "a"\nx ::= "b\n"': "line 2: a literal is not closed",
-    "root ::= [a": "a class is not closed",
-    "start: /a": "a regular expression is not closed",
-    'root ::= ("a"\nx ::= "b"': "line 1: a bracket is not closed",
-    'start: ("a"\n "b")': "line 1: a bracket is not closed",
-    'root ::= "a")': "closes nothing",
-    "root ::= * x": "line 1: \\* is out of place",
-    "root ::= 'a'": "has no meaning here",
-    "start: undefined_rule": "line 1: undefined_rule is not defined",
-    'start: "a"\nb: UNDEFINED': "line 2: UNDEFINED is not defined",
-    'root ::= "a" |\n  nowhere': "line 2: nowhere is not defined",
-    'a: "b"': "no rule start",
-    'start ::= "b"': "no rule root",
-    'start: "a"\nstart: "b"': "line 2: start is defined twice",
-    'start: A\nA: b\nb: "c"': "the rule b cannot stand in a terminal",
-    'start: A\nA: "a" B\nB: A?': "holds itself",
-    'start: aB\naB: "c"': "aB is neither",
-    'start: pair{"a"}\npair{x}: x x': "line 1: pair has arguments: templates",
-    'start: "a"\npair{x}: x x': "line 2: pair has parameters: templates",
-    "%declare FOO\nstart: FOO": "%declare is not supported",
-    '%override start: "a"': "%override is not supported",
-    '%extend start: "a"': "%extend is not supported",
-    'start: %lark { start: "a" }': "%lark is not supported",
-    "%import python.NAME\nstart: NAME": "common library only",
-    "%import .own.NAME\nstart: NAME": "out of place",
-    "%import common.INT.X\nstart: INT": "out of place",
-    "%import common.NOTHING\nstart: NOTHING": "common.NOTHING is not in",
-    'start: <|end|> "a"': "special tokens",
-    "start: <[12-14]>": "special tokens",
-    "root ::= !<[12]>": "special tokens",
-    "start: @other": "other grammars",
-    'start: %json {"type": "integer"}': "guided_json",
-    "start: /a\\Z./": "anchor",
-    "start: /(?=a)b/": "look-around",
-    "start: %json {'a'}": "JSON that can be read",
-    "start: %json []": "JSON object",
-    '%llguidance {"allow_invalid_utf8": true}\nstart: "a"': "allow_invalid_utf8",
-    'start: a\na[max_tokens=3]: "b"': "max_tokens",
-    'start: "\\/"': r"escape \\/",
-    'root ::= "\\d"': r"escape \\d",
-    "root ::= [\\w]": r"escape \\w",
-    "root ::= []": "no character",
-    "root ::= [z-a]": "ends before it starts",
-    'root ::= "a"{3,2}': "ends below its start",
-    'root ::= "a"{9999999}': "more than",
-    'root ::= "a"{,}': "no repetition",
-    'root ::= "a" root': "root derives no finite text",
-    'start: "a" start "b"': "start derives no finite text",
-    'root ::= "a" | b\nb ::= "x" b': "line 2: b derives no finite text",
-    'root ::= "a" b*\nb ::= "x" c\nc ::= (b | c)': "b derives no finite text",
-    'root ::= "a" | ("b" | c{1,2})\nc ::= "x" c': "c derives no finite text",
-    "root ::= x\nx ::= (x{0,2})": "leads to nothing but itself",
-    "root ::= " + "(" * 300: "within each other",
-}
-
-
-@pytest.mark.parametrize("text", REFUSED)
-def test_refused(text: str) -> None:
-    """What cannot be honoured is named, with its line where there is one."""
-    for reading in (as_lark, as_ebnf):
-        if reading is as_lark or "::=" in text:
-            with pytest.raises(GrammarError, match=REFUSED[text]):
-                reading(text)
-
-
-@pytest.mark.parametrize(
     ("text", "word"),
     [
         ('root ::= "a" x{0}\nx ::= "b"', "a"),
@@ -419,39 +247,3 @@ def test_refused(text: str) -> None:
 def test_llguidance_reads(text: str, word: str) -> None:
     """llguidance's own additions that leave a grammar a grammar are kept; rules may be idle."""
     assert guidance_takes(as_lark(text))(word)
-
-
-def test_long_chains() -> None:
-    """References one after the other stay below what llguidance's stack holds."""
-
-    def chain(length: int) -> str:
-        links = "".join(f'r{at} ::= "x" r{at + 1} | root\n' for at in range(length))
-        return f'root ::= "y" | "(" r0\n{links}r{length} ::= "a"'
-
-    longest = as_lark(chain(MAX_CHAIN - 2))
-    assert guidance_takes(longest)("(y")
-    with pytest.raises(GrammarError, match="lead one to the next"):
-        as_lark(chain(MAX_CHAIN))
-
-
-HOSTILE = ["(", "[", '"', '"a" ', "a ", '"a"|', "{ ", "/a", "<", "#", "\\", " ", "a:\n", "%json {"]
-
-
-@pytest.mark.parametrize("opening", ["root ::= ", "start: ", "%", ""])
-def test_hostile_texts_take_linear_time(opening: str) -> None:
-    """Twice the text takes about twice the time, whatever it repeats."""
-    for piece in HOSTILE:
-        small, large = (opening + piece * (size // len(piece)) for size in (3_000, 24_000))
-        assert seconds(large) < 0.05 + 24 * seconds(small), piece
-
-
-def seconds(text: str) -> float:
-    """How long the processor takes to read or refuse a text."""
-    # The collector's time is that of all that is loaded, torch among it.
-    gc.disable()
-    start = time.process_time()
-    with suppress(GrammarError):
-        as_lark(text)
-    took = time.process_time() - start
-    gc.enable()
-    return took
