@@ -10,18 +10,23 @@ from adapter.languages.grammar.read_ebnf import class_element
 from adapter.languages.grammar.rules import Element, Rule, Rules, led_to
 
 
-def as_lark(text: str) -> str:
+def as_lark(text: str, *, with_lexemes: bool = True) -> str:
     """The grammar in the Lark that llguidance reads, with the same language.
 
     Of an EBNF grammar, what `lexemes` finds becomes terminals; the rest is matched by characters.
+
+    with_lexemes: without, all is matched by characters, which costs time and changes nothing else.
 
     Raises:
         GrammarError: the grammar cannot be read, uses what neither engine can honour exactly, or
             has a rule that derives no finite text.
     """
     rules = read(text)
-    lines = _ebnf_in_lark(_spelled(rules)) if _is_ebnf(text) else map(_lark_line, rules.values())
-    return "\n".join(lines) + "\n"
+    if not _is_ebnf(text):
+        return "\n".join(map(_lark_line, rules.values())) + "\n"
+    spelled = _spelled(rules)
+    whole = lexemes(spelled) if with_lexemes else set()
+    return "\n".join(_ebnf_in_lark(spelled, whole)) + "\n"
 
 
 def as_ebnf(text: str) -> str | None:
@@ -48,8 +53,8 @@ def _lark_line(rule: Rule) -> str:
     return f"{rule.directive or f'{rule.name}{rule.options}:'} {_body(rule, {})}"
 
 
-def _ebnf_in_lark(rules: Rules) -> Iterator[str]:
-    whole = lexemes(rules)
+def _ebnf_in_lark(rules: Rules, whole: set[str]) -> Iterator[str]:
+    """whole: the rules that become terminals."""
     low = _new_names(rules)
     upper = {name: new.upper() for name, new in low.items()}
     mixed = low | {name: upper[name] for name in whole}

@@ -1,7 +1,9 @@
 """Who can say what a grammar's language is: Lark on what the caller wrote, both engines on what is
 made of it."""
 
-from collections.abc import Callable
+import itertools
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -67,3 +69,33 @@ def judges(text: str) -> dict[str, Callable[[str], bool]]:
         return found | {"xgrammar": xgrammar_takes(XGRAMMAR.compile_grammar(ebnf))}
     compiled = XGRAMMAR.compile_lark(as_lark(text))
     return found | {"xgrammar": xgrammar_takes(compiled), "lark": lark_takes(text)}
+
+
+WORDS = ["".join(word) for length in range(5) for word in itertools.product("ab", repeat=length)]
+"""What random grammars are asked for."""
+
+
+def random_grammar(dice: random.Random) -> str:
+    """An EBNF grammar over a and b, which may be refused."""
+    names = ["x", "y", "z"]
+    return "\n".join(f"{name} ::= {_random_rule(dice, names)}" for name in ["root", *names])
+
+
+def _random_rule(dice: random.Random, names: Sequence[str], depth: int = 0) -> str:
+    """The body of an EBNF rule over a and b."""
+
+    def part() -> str:
+        kind = dice.random()
+        if kind < 0.4:
+            return f'"{"".join(dice.choices("ab", k=dice.choice([0, 1, 2, 2, 3])))}"'
+        if kind < 0.55:
+            return dice.choice(["[a]", "[ab]", "[^a]"])
+        if kind < 0.8 or depth == 2:
+            return dice.choice(names)
+        return f"({_random_rule(dice, names, depth + 1)})"
+
+    def sequence() -> str:
+        times = ["", "", "", "", "*", "+", "?", "{2}", "{0,2}"]
+        return " ".join(part() + dice.choice(times) for _ in range(dice.choice([1, 2, 2, 3])))
+
+    return " | ".join(sequence() for _ in range(dice.choice([1, 2, 2])))

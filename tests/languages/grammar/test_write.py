@@ -1,6 +1,5 @@
 """A grammar's text keeps its language on its way to llguidance and to xgrammar."""
 
-import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ import pytest
 from adapter.languages.grammar.read import Dialect, dialect
 from adapter.languages.grammar.rules import GrammarError
 from adapter.languages.grammar.write import as_lark
-from tests.languages.grammar.judges import guidance_takes, judges
+from tests.languages.grammar.judges import WORDS, guidance_takes, judges, random_grammar
 
 
 @dataclass(frozen=True)
@@ -193,40 +192,17 @@ def test_every_judge_agrees(name: str) -> None:
         assert taken == list(case.inside), judge
 
 
-def random_rule(dice: random.Random, names: Sequence[str], depth: int = 0) -> str:
-    """The body of an EBNF rule over a and b."""
-
-    def part() -> str:
-        kind = dice.random()
-        if kind < 0.4:
-            return f'"{"".join(dice.choices("ab", k=dice.choice([0, 1, 2, 2, 3])))}"'
-        if kind < 0.55:
-            return dice.choice(["[a]", "[ab]", "[^a]"])
-        if kind < 0.8 or depth == 2:
-            return dice.choice(names)
-        return f"({random_rule(dice, names, depth + 1)})"
-
-    def sequence() -> str:
-        times = ["", "", "", "", "*", "+", "?", "{2}", "{0,2}"]
-        return " ".join(part() + dice.choice(times) for _ in range(dice.choice([1, 2, 2, 3])))
-
-    return " | ".join(sequence() for _ in range(dice.choice([1, 2, 2])))
-
-
 def test_engines_agree_on_random_grammars() -> None:
     """However rules overlap, llguidance takes what xgrammar takes, which has no lexer."""
-    words = ["".join(w) for n in range(5) for w in itertools.product("ab", repeat=n)]
     judged = 0
     for seed in range(45):
-        dice = random.Random(seed)
-        names = ["x", "y", "z"]
-        text = "\n".join(f"{name} ::= {random_rule(dice, names)}" for name in ["root", *names])
+        text = random_grammar(random.Random(seed))
         try:
             takes = judges(text)
         except GrammarError:
             continue
         judged += 1
-        taken = [[word for word in words if judge(word)] for judge in takes.values()]
+        taken = [[word for word in WORDS if judge(word)] for judge in takes.values()]
         assert taken[0] == taken[1], text
     assert judged > 20
 
