@@ -1,7 +1,16 @@
 """A reference leads to a place in the schema, or is refused."""
 
-import pytest
+from typing import Any
 
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from adapter.languages.json_schema.references import resolve
+from adapter.languages.json_schema.schema import SchemaError
 from tests.languages.json_schema.schemas import fault, read
 
 LOST = [
@@ -46,3 +55,35 @@ def test_references_that_lead_somewhere(name: str, reference: str) -> None:
     """A JSON pointer with its escapes, in a URI with its own, is followed."""
     schema = {"$ref": reference, "$defs": {name: {"type": "integer"}}}
     assert read(schema) == schema
+
+
+KEYS = ["a", "b", "a/b", "a~b", "~1", "a b", "%41", "%2F", "é", "", "0", "1"]
+POINTERS = st.lists(
+    st.sampled_from(["a", "b", "a~1b", "~01", "%61", "a%2Fb", "%7E1", "0", "1", ""])
+)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.just({}),
+    lambda inner: st.one_of(
+        st.dictionaries(st.sampled_from(KEYS), inner, max_size=3), st.lists(inner, max_size=2)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(root=VALUES, tokens=POINTERS)
+@example(root={"a": {"b": {}}, "a/b": []}, tokens=["a%2Fb"])
+@example(root={"a/b": [{}]}, tokens=["a~1b", "0"])
+@example(root={"~1": {}}, tokens=["~01"])
+def test_references_lead_where_jsonschema_goes(root: Any, tokens: list[str]) -> None:
+    """A reference stands for what jsonschema's own library finds, and otherwise for nothing."""
+    reference = "#" + "".join(f"/{token}" for token in tokens)
+    resource = DRAFT202012.create_resource(root)
+    resolver = Registry().with_resource("", resource).resolver()
+    try:
+        expected = resolver.lookup(reference).contents
+    except (Unresolvable, ValueError, TypeError):
+        with pytest.raises(SchemaError, match="leads to nothing"):
+            resolve(reference, root)
+        return
+    assert resolve(reference, root) is expected
