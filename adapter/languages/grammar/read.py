@@ -6,7 +6,7 @@ from adapter.languages.grammar.check import checked
 from adapter.languages.grammar.read_ebnf import EbnfReader
 from adapter.languages.grammar.read_lark import LarkReader
 from adapter.languages.grammar.rules import GrammarError, Rules
-from adapter.languages.grammar.tokens import BLANKS, OPENING, match
+from adapter.languages.grammar.tokens import BLANKS, OPENING, match_at
 
 
 class Dialect(Enum):
@@ -23,7 +23,7 @@ def dialect(text: str) -> Dialect:
         GrammarError: the grammar is empty, neither kind, or holds what no text can.
     """
     _check_characters(text)
-    start = match(BLANKS, text, 0).end()
+    start = match_at(BLANKS, text, 0).end()
     if start == len(text):
         raise GrammarError("the grammar is empty")
     opening = OPENING.match(text, start)

@@ -3,7 +3,7 @@
 from adapter.languages.characters import CHARACTERS, Ranges, complement, intersection, union
 from adapter.languages.escapes import bracketed, ebnf_escape, written
 from adapter.languages.grammar.escapes import SYMBOL, symbol, unescaped
-from adapter.languages.grammar.reader import Reader, special
+from adapter.languages.grammar.read_rules import Reader, special
 from adapter.languages.grammar.rules import Element, GrammarError, Rule
 from adapter.languages.grammar.tokens import EBNF_TOKEN, Token
 

@@ -4,7 +4,7 @@ import json
 import re
 
 from adapter.languages.grammar.escapes import unescaped
-from adapter.languages.grammar.reader import Reader, special
+from adapter.languages.grammar.read_rules import Reader, special
 from adapter.languages.grammar.rules import Element, GrammarError, Rule
 from adapter.languages.grammar.tokens import LARK_TOKEN, Token
 from adapter.languages.regex.parse import parse

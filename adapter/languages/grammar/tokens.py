@@ -53,7 +53,9 @@ class Token(NamedTuple):
     line: int
 
 
-def match(pattern: re.Pattern[str], text: str, at: int, line: int | None = None) -> re.Match[str]:
+def match_at(
+    pattern: re.Pattern[str], text: str, at: int, line: int | None = None
+) -> re.Match[str]:
     """What a pattern finds at a place.
 
     Raises:
@@ -76,7 +78,7 @@ def tokenize(text: str, pattern: re.Pattern[str]) -> Iterator[Token]:
     """
     at, line = 0, 1
     while at < len(text):
-        found = match(pattern, text, at, line)
+        found = match_at(pattern, text, at, line)
         kind, piece, end = str(found.lastgroup), found.group(), found.end()
         if kind == "json":
             piece, end = _json_block(piece, text, end, line)
@@ -89,7 +91,7 @@ def tokenize(text: str, pattern: re.Pattern[str]) -> Iterator[Token]:
 
 def _json_block(directive: str, text: str, at: int, line: int) -> tuple[str, int]:
     """A directive with its JSON, written anew so that what was checked is what runs; its end."""
-    at = match(re.compile(r"\s*+"), text, at).end()
+    at = match_at(re.compile(r"\s*+"), text, at).end()
     try:
         value, end = json.JSONDecoder().raw_decode(text, at)
         written = json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
