@@ -15,9 +15,13 @@ LARK_OPTIONS = frozenset({"no_forcing", "allow_initial_skip"})
 
 _STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
 BLANKS = re.compile(r"\ufeff?(?:\s++|(?:\#|//)[^\n]*+)*+")
+"""What may stand before the first definition, in either dialect."""
+
 OPENING = re.compile(
     r"%[a-z]|[!?]*+[A-Za-z0-9_-]++\s*+(?:(?P<ebnf>::=)|::?|\.\s*+-?[0-9]|[\[{])", re.ASCII
 )
+"""A first definition or directive; the group ebnf tells the dialect."""
+
 EBNF_TOKEN = re.compile(
     rf"""(?P<skip>\s++|\#[^\n]*+)
     |(?P<head>[A-Za-z0-9_-]++\s*+::=)
@@ -59,7 +63,7 @@ def match_at(
     """What a pattern finds at a place.
 
     Raises:
-        GrammarError: nothing.
+        GrammarError: it finds nothing.
     """
     found = pattern.match(text, at)
     if found is None:

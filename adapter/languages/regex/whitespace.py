@@ -1,7 +1,7 @@
 """Whitespace patterns: what of them JSON allows, and the runs of whitespace that match.
 
-The automaton is made here and not by interegular, which knows no bound: `\\s*\\t[ \\t]{20}` keeps it
-busy for more than 20 seconds, and one with 4,000 states for one.
+The automaton is made here and not by interegular, which knows no bound: `\\s*\\t[ \\t]{20}` keeps
+it busy for more than 20 seconds, and a pattern with 4,000 states for one.
 """
 
 from typing import TypeAlias
