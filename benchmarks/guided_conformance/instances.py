@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from adapter.languages.json_schema import SchemaError, resolve
+from adapter.languages.json_schema.references import resolve
+from adapter.languages.json_schema.schema import SchemaError
 
 
 def as_text(value: Any, *, compact: bool = False) -> str:

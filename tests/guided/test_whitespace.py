@@ -15,7 +15,8 @@ from adapter.guided.matcher import Guide
 from adapter.guided.program import Whitespace
 from adapter.guided.token_trie import TokenRuns
 from adapter.guided.whitespace import DEFAULT, LONGEST_RUN, WhitespaceRuns
-from adapter.languages.regex import blank_runs, parse
+from adapter.languages.regex.parse import parse
+from adapter.languages.regex.whitespace import whitespace_automaton
 from tests.guided.texts import ENDS, VOCABULARY, allowed, ids, takes, tokenized
 
 PATTERNS = ["", "[ ]?", r"[\n ]{0,3}", r"\s*", "[ ]{2}", r"\n( {2})*|", r"(\r\n|\t)?"]
@@ -45,7 +46,7 @@ def runs_of(pattern: str | None) -> WhitespaceRuns:
 
 
 def whitespace_of(pattern: str) -> Whitespace:
-    moves, accepts = blank_runs(parse(pattern))
+    moves, accepts = whitespace_automaton(parse(pattern))
     return Whitespace(tuple((a, b, c, d) for a, b, c, d in moves), tuple(accepts))
 
 

@@ -17,7 +17,7 @@ from outlines_core.json_schema import build_regex_from_schema
 from adapter.guided.matcher import Mask, Matcher
 from adapter.guided.program import Part
 from adapter.guided.vocabulary import Vocabulary
-from adapter.languages.json_schema import Schema, rewrite
+from adapter.languages.json_schema.schema import Schema, rewrite
 
 # A property or item of any value: the library's own reading of `{}` is not one alternative but
 # several that fall apart ("null" alone would do for a whole object). A value without inner ones

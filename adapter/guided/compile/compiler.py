@@ -33,19 +33,14 @@ from adapter.guided.constraint import (
 )
 from adapter.guided.program import Part, Program, Whitespace
 from adapter.guided.whitespace import DEFAULT
-from adapter.languages.grammar import as_ebnf, as_lark
-from adapter.languages.json_schema import Schema, SchemaError, read_schema, without_formats
-from adapter.languages.regex import (
-    Node,
-    PatternError,
-    blank_runs,
-    blanks,
-    choices,
-    parse,
-    to_ebnf,
-    to_python,
-    to_rust,
-)
+from adapter.languages.grammar.write import as_ebnf, as_lark
+from adapter.languages.json_schema.read import read_schema, without_formats
+from adapter.languages.json_schema.schema import Schema, SchemaError
+from adapter.languages.regex.choices import choices
+from adapter.languages.regex.parse import parse
+from adapter.languages.regex.tree import Node, PatternError
+from adapter.languages.regex.whitespace import json_whitespace, whitespace_automaton
+from adapter.languages.regex.write import to_ebnf, to_python, to_rust
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +252,7 @@ def _whitespace_pattern(constraint: Constraint) -> Node | None:
     if constraint.whitespace is None:
         return None
     try:
-        return blanks(parse(constraint.whitespace))
+        return json_whitespace(parse(constraint.whitespace))
     except PatternError as error:
         raise Refused(
             f"guided_whitespace_pattern: {_line(str(error))}.", field="guided_whitespace_pattern"
@@ -270,7 +265,7 @@ def _whitespace(constraint: Constraint) -> Whitespace:
     if pattern is None:
         return DEFAULT
     try:
-        moves, accepts = blank_runs(pattern, _MOST_RUNS)
+        moves, accepts = whitespace_automaton(pattern, _MOST_RUNS)
     except PatternError as error:
         raise Refused(
             f"guided_whitespace_pattern: {_line(str(error))}.", field="guided_whitespace_pattern"

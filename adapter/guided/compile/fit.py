@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from adapter.guided.constraint import OUTLINES
-from adapter.languages.json_schema import Schema, SchemaError, rewrite, walk
+from adapter.languages.json_schema.schema import Schema, SchemaError, rewrite, walk
 
 _TYPES: dict[str, Any] = {
     "array": list,

@@ -11,7 +11,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY
 
-from adapter.languages.json_schema import Schema, walk
+from adapter.languages.json_schema.schema import Schema, walk
 
 # A text that is not JSON, numbers that cannot be divided, references and patterns that cannot be
 # read.

@@ -1,0 +1,1 @@
+"""JSON schemas: read, and what no text could satisfy taken out. Pure."""

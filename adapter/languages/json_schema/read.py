@@ -1,0 +1,116 @@
+"""Reads a caller's JSON schema: what is wrong with it, and what no text could satisfy.
+
+Only what holds for every library: malformed references, endless recursion, keys that would switch
+a library's checks off. What one library cannot do is its own to say.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from adapter.languages.json_schema.finite import finite
+from adapter.languages.json_schema.references import check_reference, with_short_references
+from adapter.languages.json_schema.schema import Schema, SchemaError, as_schema, rewrite, walk
+
+MAX_DEPTH = 64
+"""Levels of nesting; deeper ones overflow the libraries' stacks."""
+
+# llguidance's own options inside a schema: with them a caller, or whoever wrote the schema, could
+# switch its checks off.
+_OPTIONS = "x-guidance"
+
+
+# An escaped control character that has no short form: the backslash is not itself escaped.
+_CONTROL = re.compile(r"(?<!\\)(?:\\\\)*\\u00(?:0[0-7bef]|1[0-9a-f])", re.IGNORECASE)
+
+
+def read_schema(text: str) -> Schema:
+    """The schema, checked, with what can never be finished taken out.
+
+    Raises:
+        SchemaError: it is not a schema, or no finite text satisfies it.
+    """
+    given = json.loads(text)
+    if _CONTROL.search(text):
+        raise SchemaError("it holds a control character that only an escape by number could write.")
+    given = _checked(given)
+    schema = as_schema(rewrite(with_short_references(given), _plain))
+    nodes = list(walk(schema))
+    based = any("$id" in node or "id" in node for node in nodes if node is not schema)
+    for node in nodes:
+        _check_node(node, schema, based)
+    return schema if based else finite(schema, nodes)
+
+
+def _checked(schema: Any) -> Schema:
+    """What is a schema by its form."""
+    if not isinstance(schema, dict | bool):
+        raise SchemaError("the schema must be an object.")
+    if isinstance(schema, dict) and not isinstance(schema.get("$schema"), str | None):
+        raise SchemaError("$schema must be a string.")
+    if _is_deep(schema):
+        raise SchemaError(f"the schema is nested deeper than {MAX_DEPTH} levels.")
+    return schema
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for node in level for inner in _inside(node)]
+    return bool(level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _check_node(node: dict[str, Any], root: Schema, based: bool) -> None:
+    if _OPTIONS in node:
+        raise SchemaError(
+            f'the key "{_OPTIONS}" is no part of JSON Schema and could switch checks off: '
+            "remove it."
+        )
+    if "$ref" in node:
+        check_reference(node["$ref"], root, based)
+
+
+_COUNTS = ("maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties")
+_NOTES = frozenset(
+    (
+        "$comment",
+        "default",
+        "deprecated",
+        "description",
+        "examples",
+        "readOnly",
+        "title",
+        "writeOnly",
+    )
+)
+
+
+def _plain(node: dict[str, Any]) -> dict[str, Any]:
+    """The same schema as the libraries read it best: counts as integers, a $ref without notes."""
+    counts = {
+        name: int(node[name])
+        for name in _COUNTS
+        if isinstance(node.get(name), float) and node[name].is_integer()
+    }
+    if "$ref" in node:
+        node = {name: value for name, value in node.items() if name not in _NOTES}
+    return node | counts
+
+
+def without_formats(schema: Schema, known: Callable[[str], bool]) -> Schema:
+    """Leave out the formats that a library does not know, as a validator would."""
+
+    def change(node: dict[str, Any]) -> dict[str, Any]:
+        name = node.get("format")
+        if not isinstance(name, str) or known(name):
+            return node
+        return {key: value for key, value in node.items() if key != "format"}
+
+    return as_schema(rewrite(schema, change))

@@ -1,0 +1,86 @@
+"""A JSON schema as Python has it, and how to go through its schemas: all of them, and no values."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Schema = dict[str, Any] | bool
+
+
+class SchemaError(ValueError):
+    """A schema that no library is given; the message is for the caller."""
+
+
+# Keywords whose value is a schema, a list of schemas, or an object of schemas (JSON Schema draft
+# 2020-12 and the drafts before it).
+_ONE = (
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_LIST = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+_TABLE = (
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+)
+
+
+def walk(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object that stands where a schema stands, the schema itself first."""
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting += children(node)
+
+
+def children(node: dict[str, Any]) -> Iterator[Any]:
+    """The schemas directly inside a schema."""
+    for name in _ONE:
+        if isinstance(node.get(name), dict):
+            yield node[name]
+    for name in _LIST:
+        if isinstance(node.get(name), list):
+            yield from node[name]
+    for name in _TABLE:
+        if isinstance(node.get(name), dict):
+            yield from node[name].values()
+
+
+def rewrite(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
+    """A copy where every schema object was passed through `change`, the outer one first."""
+    if not isinstance(schema, dict):
+        return schema
+    node = change(schema)
+    if not isinstance(node, dict):
+        return node
+    node = dict(node)
+    for name in _ONE:
+        if isinstance(node.get(name), dict):
+            node[name] = rewrite(node[name], change)
+    for name in _LIST:
+        if isinstance(node.get(name), list):
+            node[name] = [rewrite(item, change) for item in node[name]]
+    for name in _TABLE:
+        if isinstance(node.get(name), dict):
+            node[name] = {key: rewrite(item, change) for key, item in node[name].items()}
+    return node
+
+
+def as_schema(value: Any) -> Schema:
+    """A rewritten schema, for who knows that it still is one."""
+    assert isinstance(value, dict | bool)
+    return value

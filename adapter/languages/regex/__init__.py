@@ -1,0 +1,1 @@
+"""Regular expressions: read as Python reads them, written for each library. Pure."""
