@@ -11,6 +11,8 @@ import pytest
 
 from tests.golden.files import FOLDER, Case, Json, all_cases, case_files, cases_of, read, written
 from tests.golden.player import SEEN_HEADERS, Played, content_type, play
+from tests.golden.record import record
+from tests.tiny_tokenizer import tiny_tokenizer
 
 DATA = FOLDER.parent / "data"
 CASES = all_cases()
@@ -125,29 +127,55 @@ def without_first_nulls(body: Json) -> Json:
 # --- the cases as they are written --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", case_files(), ids=lambda path: f"{path.parent.name}/{path.stem}")
+FILES = pytest.mark.parametrize(
+    "path", case_files(), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+
+
+@FILES
 def test_file(path: Path) -> None:
-    """A file is as case.schema.json says and as `record` writes it, its names differ."""
+    """A file is as case.schema.json says and `record` writes it; its cases can be told apart."""
     content = read(path)
     jsonschema.validate(content, schema("case"))
     assert written(content) == path.read_text("utf-8")
     names = [case.fields["name"] for case in cases_of(path)]
     assert len(set(names)) == len(names)
+    # The live server is like server.json as far as such cases can tell.
+    assert not any({"live", "server"} <= set(fields) for fields in content["cases"])
 
 
-@ALL
-def test_contracts_schema(case: Case) -> None:
+@FILES
+def test_contracts_schema(path: Path) -> None:
     """A body that the contract's schema refuses is marked so and refused; all others it takes."""
-    request = case.fields["request"]
-    breaks = case.fields.get("breaks_schema", False)
-    if "raw_body" in request:
-        assert not breaks
-        return
     validator = jsonschema.Draft202012Validator(schema(REQUEST))
-    assert validator.is_valid(request["body"]) is not breaks
-    # Common clients send an empty list for no stop strings: the one body more that is taken.
-    taken = _field(case, "stop") == []
-    assert not breaks or case.fields["answer"]["status"] == (200 if taken else 400)
+    for case in cases_of(path):
+        breaks = case.fields.get("breaks_schema", False)
+        body = case.fields["request"].get("body")
+        assert (body is None or validator.is_valid(body)) is not breaks, case.id
+        # Common clients send an empty list for no stop strings: the one body more that is taken.
+        status = 200 if _field(case, "stop") == [] else 400
+        assert not breaks or case.fields["answer"]["status"] == status, case.id
+
+
+@pytest.mark.needs_vllm
+def test_record(tmp_path: Path) -> None:
+    """What `record` fills into a case is what was left out of it."""
+    whole = read(FOLDER / "fields" / "best_of.json")
+    bare = json.loads(json.dumps(whole))
+    for fields in bare["cases"]:
+        del fields["engine"], fields["answer"]
+        fields.update({"streamed": None} if "streamed" in fields else {})
+    path = tmp_path / "best_of.json"
+    path.write_text(json.dumps(bare), "utf-8")
+    assert record(path) == [fields["name"] for fields in whole["cases"]]
+    assert path.read_text("utf-8") == written(whole)
+
+
+@pytest.mark.needs_vllm
+def test_tokenizer() -> None:
+    """tokenizer.json is the tokenizer that the cases are played with."""
+    kept = json.loads((FOLDER / "tokenizer.json").read_text("utf-8"))
+    assert kept == json.loads(tiny_tokenizer().backend_tokenizer.to_str())
 
 
 @pytest.mark.parametrize("field", schema(REQUEST)["properties"])
