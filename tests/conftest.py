@@ -53,28 +53,35 @@ class Server:
     state: "State"
 
 
+def start_server(
+    engine: Any, models: FakeServingModels, monkeypatch: pytest.MonkeyPatch, **values: Any
+) -> Server:
+    """A server of an engine (or of None), given the command line's values.
+
+    The processes that compile constraints are not started.
+    """
+    from fastapi import FastAPI
+    from starlette.datastructures import State
+
+    from adapter.engine.client import Engine
+    from adapter.plugin import CompletionV2Plugin
+
+    monkeypatch.setattr(Engine, "start", lambda self: None)
+    app = FastAPI()
+    plugin = CompletionV2Plugin()
+    plugin.attach_router(app)
+    state = State({"openai_serving_models": models})
+    asyncio.run(plugin.init_state(engine, state, Namespace(**values)))
+    return Server(app, plugin, state)
+
+
 @pytest.fixture
 def serve(
     client: FakeEngineClient, models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Server]:
-    """Starts a server of the fake engine, given the command line's values.
-
-    The processes that compile constraints are not started.
-    """
+    """Starts a server of the fake engine, given the command line's values."""
 
     def start(*, engine: Any = client, **values: Any) -> Server:
-        from fastapi import FastAPI
-        from starlette.datastructures import State
-
-        from adapter.engine.client import Engine
-        from adapter.plugin import CompletionV2Plugin
-
-        monkeypatch.setattr(Engine, "start", lambda self: None)
-        app = FastAPI()
-        plugin = CompletionV2Plugin()
-        plugin.attach_router(app)
-        state = State({"openai_serving_models": models})
-        asyncio.run(plugin.init_state(engine, state, Namespace(**values)))
-        return Server(app, plugin, state)
+        return start_server(engine, models, monkeypatch, **values)
 
     return start
