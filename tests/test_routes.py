@@ -18,7 +18,7 @@ from adapter.guided.program import Part, Program
 from adapter.respond import Answer
 from tests.asgi_client import Exchange, exchange, run
 from tests.conftest import MODEL, Server
-from tests.fake_engine import FakeEngineClient, FakeServingModels, Held, said
+from tests.fake_engine import FakeEngineClient, FakeServingModels, FakeVllmConfig, Held, said
 from tests.tiny_tokenizer import byte_ids
 
 pytestmark = pytest.mark.needs_vllm
@@ -43,6 +43,8 @@ def ask(server: Server, **fields: Any) -> Exchange:
 
 def test_answer(server: Server, client: FakeEngineClient) -> None:
     """A plain request is answered with the contract's response, as JSON."""
+    from adapter.vllm_api import get_system_fingerprint
+
     client.will_answer(said(" cat", 10, 11, finish="stop"))
     got = ask(server)
     assert (got.status, got.headers["content-type"]) == (200, "application/json")
@@ -51,8 +53,7 @@ def test_answer(server: Server, client: FakeEngineClient) -> None:
     assert [choice.text for choice in answer.choices] == [" cat"]
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (1, 2)
     assert (answer.model, answer.id) == (MODEL, f"cmpl-{got.headers['x-request-id']}")
-    assert answer.system_fingerprint is not None
-    assert answer.system_fingerprint.endswith("01234567")
+    assert answer.system_fingerprint == get_system_fingerprint(FakeVllmConfig())
 
 
 def test_engine_gets_the_request(server: Server, client: FakeEngineClient) -> None:
