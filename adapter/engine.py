@@ -44,6 +44,7 @@ from adapter.vllm_api import (
     get_system_fingerprint,
     logger,
     tokens_input,
+    uses_runner_v2,
 )
 
 _DOCUMENT_SEPARATOR = "<|endoftext|>"
@@ -102,6 +103,8 @@ class Engine:
                 "max_new_tokens"
             ),
             speculative=getattr(client.vllm_config, "speculative_config", None) is not None,
+            diffusion=bool(getattr(config, "is_diffusion", False)),
+            runner_v2=uses_runner_v2(client.vllm_config),
             guided_backend=_default_backend(client),
             guided_fault=guided_fault,
             infill=infill,

@@ -21,8 +21,14 @@ LOWEST_TEMPERATURE = 0.01
 
 _TOKEN_ID = re.compile("-?[0-9]{1,18}")
 
-# Seeds are folded below this: room for the engine's seed + index without leaving 63 bits.
+# Seeds are folded below this: room for the engine's seed + index without leaving the 63 bits of the
+# signed numbers that model runner V2 keeps them in (vllm/v1/worker/gpu/sample/states.py).
 SEED_RANGE = 2**62
+
+# What model runner V2 holds of one request. vLLM looks no earlier than in the worker, where one
+# more ends the engine for everybody (vllm/v1/worker/gpu/sample/logit_bias.py, add_request).
+MAX_LOGIT_BIAS = 1024
+MAX_HELD_BACK = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,10 @@ class ServerFacts:
     """The most tokens that the operator lets one answer have (--override-generation-config)."""
     speculative: bool = False
     """True with speculative decoding, which cannot do everything."""
+    diffusion: bool = False
+    """True for a model that makes its tokens many at a time, which can do less still."""
+    runner_v2: bool = False
+    """True where the workers keep logit_bias and stop tokens in tables of a fixed size."""
     guided_backend: str = AUTO
     """The guided decoding backend of requests that name none."""
     guided_fault: str | None = None
@@ -205,6 +215,10 @@ def refuse_unsupported(request: CompletionV2Request, facts: ServerFacts) -> None
             raise NotSupported(
                 f"{name} is not supported with this server's speculative decoding.", param=name
             )
+    if facts.diffusion:
+        _refuse_in_diffusion(request)
+    if facts.runner_v2:
+        _refuse_too_many(request, facts)
     if request.suffix is not None and request.include_stop_str_in_output and request.stop:
         raise NotSupported(
             "include_stop_str_in_output and suffix cannot be combined where there are stop "
@@ -229,6 +243,46 @@ def refuse_unsupported(request: CompletionV2Request, facts: ServerFacts) -> None
 
 
 _NEUTRAL = {"repetition_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0}
+
+
+def _refuse_in_diffusion(request: CompletionV2Request) -> None:
+    """vLLM leaves the penalties out in silence there, and refuses the others by no one name."""
+    for name, neutral in _NEUTRAL_IN_DIFFUSION.items():
+        if getattr(request, name) not in (None, neutral):
+            raise NotSupported(f"{name} is not supported by a diffusion model.", param=name)
+    if request.seed is not None:
+        raise NotSupported("seed is not supported by a diffusion model.", param="seed")
+    if request.top_p == 0:
+        raise NotSupported("top_p 0 is greedy, which a diffusion model is not.", param="top_p")
+
+
+_NEUTRAL_IN_DIFFUSION: dict[str, object] = _NEUTRAL | {
+    "temperature": 1,
+    "min_p": 0,
+    "min_tokens": 0,
+    "logit_bias": {},
+    "use_beam_search": False,
+}
+
+
+def _refuse_too_many(request: CompletionV2Request, facts: ServerFacts) -> None:
+    """Refuse what the tables of vLLM's model runner V2 cannot hold."""
+    if len(request.logit_bias or ()) > MAX_LOGIT_BIAS:
+        raise NotSupported(
+            f"logit_bias has {len(request.logit_bias or ())} entries, and this server's engine "
+            f"takes {MAX_LOGIT_BIAS}.",
+            param="logit_bias",
+        )
+    held_back = facts.end_token_ids.union(request.stop_token_ids or ())
+    if request.suffix is not None:
+        held_back |= facts.infill_end_ids
+    if request.min_tokens and not request.use_beam_search and len(held_back) > MAX_HELD_BACK:
+        raise NotSupported(
+            f"min_tokens has to hold back {len(held_back)} tokens that end the text "
+            f"(stop_token_ids and the model's own), and this server's engine can hold back "
+            f"{MAX_HELD_BACK}. Shorten stop_token_ids or leave out min_tokens.",
+            param="stop_token_ids",
+        )
 
 
 # --- the prompt ---------------------------------------------------------------------------------
@@ -451,7 +505,8 @@ FIELDS: dict[str, str] = {
     "suffix": "honoured by models whose tokenizer has fill-in-the-middle tokens (or with "
     "`--infill-template`); refused by others, for token ids, and with `echo` plus `logprobs`",
     "max_tokens": "honoured; 0 generates nothing (with `echo` and `logprobs` it scores the prompt)",
-    "min_tokens": "honoured; also holds back stop strings; refused above `max_tokens`",
+    "min_tokens": "honoured; also holds back stop strings; refused above `max_tokens`, and on "
+    "vLLM's model runner V2 beside more than 128 tokens that end a text",
     "n": "honoured, also at temperature 0 (n identical answers)",
     "best_of": "honoured: the best `n` by mean log-probability, best first; null, 0 and 1 mean not "
     "asked for; above `n` with `stream` refused",
@@ -464,7 +519,8 @@ FIELDS: dict[str, str] = {
     "frequency_penalty": "honoured",
     "presence_penalty": "honoured",
     "repetition_penalty": "honoured; refused at 0 and below",
-    "logit_bias": "honoured; ids outside the vocabulary and values outside -100 to 100 are refused",
+    "logit_bias": "honoured; ids outside the vocabulary and values outside -100 to 100 are "
+    "refused, and on vLLM's model runner V2 more than 1024 entries",
     "logprobs": "honoured, 0 to 5; with `echo` also over the prompt",
     "echo": "honoured",
     "stop": 'honoured; `[]` and `""` mean none',
