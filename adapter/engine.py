@@ -31,6 +31,7 @@ from adapter.translate import ServerFacts, prompt_name
 from adapter.vllm_api import (
     AsyncLLM,
     EngineDeadError,
+    EngineFaultedError,
     ErrorResponse,
     GenerationError,
     GracefulHTTPError,
@@ -105,6 +106,7 @@ class Engine:
             speculative=getattr(client.vllm_config, "speculative_config", None) is not None,
             diffusion=bool(getattr(config, "is_diffusion", False)),
             runner_v2=uses_runner_v2(client.vllm_config),
+            fast_prefill=_fast_prefill(client),
             guided_backend=_default_backend(client),
             guided_fault=guided_fault,
             infill=infill,
@@ -357,10 +359,10 @@ def _api_errors() -> Iterator[None]:
 
 def as_api_error(error: Exception) -> ApiError:
     """What the caller is told of an error of vLLM's, or of our own."""
-    if isinstance(error, GracefulHTTPError):
-        return Unavailable(str(error), code="engine_overloaded")
     if (why := _gone(error)) is not None:
         return Unavailable(why)
+    if isinstance(error, GracefulHTTPError):
+        return Unavailable(str(error), code="engine_overloaded")
     if isinstance(error, VLLMClientError):
         # Our own checks come first and name the field; this is a check that vLLM alone makes.
         parameter = getattr(error, "parameter", None)
@@ -385,6 +387,8 @@ def _gone(error: Exception) -> str | None:
     """Why there is no engine any more, None where there is."""
     if isinstance(error, EngineDeadError):
         return "The engine is not running."
+    if isinstance(error, EngineFaultedError):
+        return str(error)
     # vLLM ends the renderer's threads before it lets the running requests finish.
     draining = isinstance(error, RuntimeError) and "after shutdown" in str(error)
     return "The server is shutting down." if draining else None
@@ -415,6 +419,12 @@ def _default_backend(client: AsyncLLM) -> str:
     config = getattr(client.vllm_config, "structured_outputs_config", None)
     name = getattr(config, "backend", AUTO)
     return name if name in BACKENDS else AUTO
+
+
+def _fast_prefill(client: AsyncLLM) -> bool:
+    """Whether --kv-sharing-fast-prefill is on: not all of a prompt goes through all layers."""
+    config = getattr(client.vllm_config, "cache_config", None)
+    return bool(getattr(config, "kv_sharing_fast_prefill", False))
 
 
 def _document_separator(tokenizer: Any) -> int:

@@ -57,6 +57,8 @@ class ServerFacts:
     """True for a model that makes its tokens many at a time, which can do less still."""
     runner_v2: bool = False
     """True where the workers keep logit_bias and stop tokens in tables of a fixed size."""
+    fast_prefill: bool = False
+    """True with --kv-sharing-fast-prefill, under which prompts have no right scores."""
     guided_backend: str = AUTO
     """The guided decoding backend of requests that name none."""
     guided_fault: str | None = None
@@ -219,6 +221,13 @@ def refuse_unsupported(request: CompletionV2Request, facts: ServerFacts) -> None
         _refuse_in_diffusion(request)
     if facts.runner_v2:
         _refuse_too_many(request, facts)
+    if facts.fast_prefill and request.echo and request.logprobs is not None:
+        # vLLM refuses it too, but for 0 logprobs (vllm/v1/engine/async_llm.py, add_request).
+        raise NotSupported(
+            "echo and logprobs cannot be combined on this server: the scores of a prompt are wrong "
+            "with --kv-sharing-fast-prefill.",
+            param="echo",
+        )
     if request.suffix is not None and request.include_stop_str_in_output and request.stop:
         raise NotSupported(
             "include_stop_str_in_output and suffix cannot be combined where there are stop "

@@ -50,6 +50,11 @@ except ModuleNotFoundError:
     from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
 
 try:
+    from vllm.exceptions import EngineFaultedError  # since 0.34; an engine that may recover
+except ImportError:
+    EngineFaultedError = EngineDeadError
+
+try:
     from vllm.v1.worker.gpu_input_batch import CachedRequestState  # of runner V1: until 0.33
 except ModuleNotFoundError:
     CachedRequestState = None
@@ -72,6 +77,7 @@ __all__ = [
     "AsyncLLM",
     "CachedRequestState",
     "EngineDeadError",
+    "EngineFaultedError",
     "ErrorResponse",
     "FastIncrementalDetokenizer",
     "FlexibleArgumentParser",

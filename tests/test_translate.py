@@ -254,6 +254,15 @@ def test_diffusion_refusals(name: str, value: Any) -> None:
     planned(diffusion, temperature=1, top_p=0.5, presence_penalty=0, seed=None, **neutral)
 
 
+@pytest.mark.parametrize("logprobs", [0, 5])
+def test_no_scores_of_prompts_with_fast_prefill(logprobs: int) -> None:
+    """Where a prompt's scores would be wrong they are refused by name; others are not."""
+    fast = replace(FACTS, fast_prefill=True)
+    assert refusal(fast, echo=True, logprobs=logprobs).param == "echo"
+    planned(fast, logprobs=logprobs)
+    planned(fast, echo=True)
+
+
 def test_logit_bias_beyond_the_table_of_runner_v2() -> None:
     """More entries than vLLM's workers hold are refused by name where they hold a number."""
     runner_v2 = replace(FACTS, vocab_size=MAX_LOGIT_BIAS + 1, runner_v2=True)

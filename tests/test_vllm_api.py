@@ -150,6 +150,38 @@ def test_tables_of_the_workers_are_as_large_as_we_know() -> None:
 
 
 @needs_vllm
+def test_workers_take_what_we_let_pass() -> None:
+    """vLLM's own tables on CPUs (since 0.34) take our limits and seeds, and raise beyond them."""
+    import numpy as np
+    import torch
+
+    from adapter.translate import MAX_HELD_BACK, MAX_LOGIT_BIAS, SEED_RANGE
+    from adapter.vllm_api import SamplingParams
+
+    sampler = pytest.importorskip("vllm.v1.worker.cpu.sampler")
+    cpu = torch.device("cpu")
+    requests = SimpleNamespace(max_num_reqs=1, device=cpu, prompt_len_np=np.zeros(1, np.int32))
+    table = sampler.CPULogitBiasState(None, requests)
+
+    def add(biases: int, stops: int) -> bool:
+        params = SamplingParams(
+            logit_bias=dict.fromkeys(range(biases), 1.0),
+            stop_token_ids=[*range(stops)],
+            min_tokens=1,
+        )
+        return bool(table.add_request(0, params))
+
+    assert add(MAX_LOGIT_BIAS, MAX_HELD_BACK)
+    for beyond in ((MAX_LOGIT_BIAS + 1, 0), (0, MAX_HELD_BACK + 1)):
+        with pytest.raises(ValueError, match="Too many"):
+            add(*beyond)
+    states = sampler.CPUSamplingStates(1, 100, cpu)
+    seed = SEED_RANGE + 127
+    states.add_request(0, SamplingParams(seed=seed))
+    assert states.seeds.tolist() == [seed]
+
+
+@needs_vllm
 def test_vllm_lets_pass_what_its_workers_cannot_hold() -> None:
     """vLLM itself does not look how large logit_bias and stop_token_ids are.
 
@@ -268,8 +300,8 @@ def test_model_config_has_what_we_read() -> None:
 
 @needs_vllm
 def test_vllm_config_has_what_we_read() -> None:
-    """VllmConfig has the attributes that plugin.py reads, and the fake one its hash."""
-    from vllm.config import ObservabilityConfig, VllmConfig
+    """VllmConfig has what plugin.py and engine.py read, and the fake one its hash."""
+    from vllm.config import CacheConfig, ObservabilityConfig, VllmConfig
 
     hashes = {"compute_hash", "compile_factors"}
     assert hashes & set(dir(VllmConfig)), "open tests/fake_engine.py (FakeVllmConfig)"
@@ -277,6 +309,9 @@ def test_vllm_config_has_what_we_read() -> None:
 
     fields = {field.name for field in dataclasses.fields(VllmConfig)}
     require(fields, {"observability_config"}, "VllmConfig", "plugin.py")
+    require(fields, {"cache_config", "speculative_config"}, "VllmConfig", "engine.py")
+    cache = {field.name for field in dataclasses.fields(CacheConfig)}
+    require(cache, {"kv_sharing_fast_prefill"}, "CacheConfig", "engine.py (_fast_prefill)")
     traces = {field.name for field in dataclasses.fields(ObservabilityConfig)}
     require(traces, {"otlp_traces_endpoint"}, "ObservabilityConfig", "plugin.py")
 
@@ -534,12 +569,13 @@ def test_serve_command_has_what_we_call() -> None:
 @needs_vllm
 def test_server_arguments_have_what_we_read() -> None:
     """vLLM's command line has the flags whose values plugin.py reads."""
+    from adapter.plugin import _WITHOUT_EFFECT
     from adapter.serve import make_parser
     from adapter.vllm_api import ServeSubcommand
 
     args = make_parser(ServeSubcommand()).parse_args(["serve", "m"])
     read = {"sse_keep_alive_interval", "enable_request_id_headers", "model", "model_tag"}
-    require(vars(args), read, "command line", "plugin.py and serve.py")
+    require(vars(args), {*read, *_WITHOUT_EFFECT}, "command line", "plugin.py and serve.py")
 
 
 # --- guided decoding ----------------------------------------------------------------------------
