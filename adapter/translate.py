@@ -531,7 +531,7 @@ FIELDS: dict[str, str] = {
     "logit_bias": "honoured; ids outside the vocabulary and values outside -100 to 100 are "
     "refused, and on vLLM's model runner V2 more than 1024 entries",
     "logprobs": "honoured, 0 to 5; with `echo` also over the prompt",
-    "echo": "honoured",
+    "echo": "honoured; with `logprobs` refused under `--kv-sharing-fast-prefill`",
     "stop": 'honoured; `[]` and `""` mean none',
     "stop_token_ids": "honoured; a stop token stays in the text unless it is special",
     "include_stop_str_in_output": "honoured",
