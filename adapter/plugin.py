@@ -12,9 +12,11 @@ from starlette.datastructures import State
 
 from adapter import vllm_version
 
-# Flags of vLLM's that change the answers of its own /v1/completions; the contract's are fixed.
+# Flags of vLLM's that change the answers of its own /v1/completions, which the contract fixes here,
+# or write them to the log, where no text of a caller's goes here.
 _WITHOUT_EFFECT = (
     "enable_force_include_usage",
+    "enable_log_outputs",
     "enable_per_request_metrics",
     "enable_prompt_tokens_details",
     "return_tokens_as_token_ids",

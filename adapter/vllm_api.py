@@ -43,21 +43,41 @@ from vllm.v1.structured_output.backend_outlines import OutlinesBackend
 from vllm.v1.structured_output.backend_types import StructuredOutputBackend, StructuredOutputGrammar
 from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
 from vllm.v1.structured_output.utils import strip_speculative_padding
-from vllm.v1.worker.gpu_input_batch import CachedRequestState
 
 try:
     from vllm.entrypoints.common.startup import cli_env_setup  # since 0.33
 except ModuleNotFoundError:
     from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
 
+try:
+    from vllm.exceptions import EngineFaultedError  # since 0.34; an engine that may recover
+except ImportError:
+    EngineFaultedError = EngineDeadError
+
+try:
+    from vllm.v1.worker.gpu_input_batch import CachedRequestState  # of runner V1: until 0.33
+except ModuleNotFoundError:
+    CachedRequestState = None
+
 # vLLM configures the loggers below its own name, so ours is one of them.
 logger = init_logger("vllm.completion_v2")
+
+
+def uses_runner_v2(vllm_config: object) -> bool:
+    """Whether the workers run vLLM's model runner V2 (vllm/v1/worker/gpu/ and cpu/).
+
+    Up to 0.33 VllmConfig.use_v2_model_runner says so: True wherever Triton works, unless
+    VLLM_USE_V2_MODEL_RUNNER=0 or a feature that V2 lacks. Since 0.34 there is no other.
+    """
+    return bool(getattr(vllm_config, "use_v2_model_runner", True))
+
 
 __all__ = [
     "PIN_MEMORY",
     "AsyncLLM",
     "CachedRequestState",
     "EngineDeadError",
+    "EngineFaultedError",
     "ErrorResponse",
     "FastIncrementalDetokenizer",
     "FlexibleArgumentParser",
@@ -95,5 +115,6 @@ __all__ = [
     "logger",
     "strip_speculative_padding",
     "tokens_input",
+    "uses_runner_v2",
     "with_sse_keep_alive",
 ]

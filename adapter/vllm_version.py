@@ -3,7 +3,7 @@
 import os
 from importlib import metadata
 
-SUPPORTED = ("0.32", "0.33")
+SUPPORTED = ("0.32", "0.33", "0.34")
 OVERRIDE = "COMPLETION_V2_ALLOW_UNTESTED_VLLM"
 
 _INSTALL_HINT = (
@@ -40,5 +40,5 @@ def check(version: str | None) -> None:
     if not any(version == known or version.startswith(f"{known}.") for known in SUPPORTED):
         raise UnsupportedVllm(
             f"vLLM {version} is installed, and vllm-completion-v2 was tested with "
-            f"{' and '.join(SUPPORTED)}. Install one of these, or set {OVERRIDE}=1 to try this one."
+            f"{', '.join(SUPPORTED)}. Install one of these, or set {OVERRIDE}=1 to try this one."
         )

@@ -5,6 +5,7 @@ test_vllm_api.py checks that vLLM's own still have that. Imports no vLLM.
 """
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -166,12 +167,18 @@ class FakeModelConfig:
 class FakeVllmConfig:
     """vLLM's VllmConfig."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: str = "m") -> None:
         self.observability_config = SimpleNamespace(otlp_traces_endpoint=None)
         self.structured_outputs_config: SimpleNamespace | None = None
+        self._model = model
 
     def compute_hash(self) -> str:
-        return "0123456789abcdef"
+        """What the fingerprint is made of, up to vLLM 0.33."""
+        return hashlib.sha256(self._model.encode()).hexdigest()
+
+    def compile_factors(self) -> dict[str, str]:
+        """The same since vLLM 0.34."""
+        return {"model": self._model}
 
 
 class FakeEngineClient:

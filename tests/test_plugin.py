@@ -160,3 +160,11 @@ def test_two_applications(app: FastAPI) -> None:
     CompletionV2Plugin().attach_router(other)
     assert route_of(app).app is not route_of(other).app
     assert other.openapi()["paths"].keys() == app.openapi()["paths"].keys()
+
+
+@pytest.mark.needs_vllm
+def test_flags_without_effect_are_named(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A flag of vLLM's own route that has no effect on ours is in the log at start, if it is on."""
+    serve(enable_log_outputs=True, enable_force_include_usage=False)
+    assert "--enable-log-outputs has no effect on POST /v2/completions" in caplog.text
+    assert "--enable-force-include-usage" not in caplog.text

@@ -1,7 +1,7 @@
 """vLLM still has every name, parameter and attribute that adapter/ uses.
 
 A failure says what is missing and which file of ours to open. The last test (live) runs this file,
-and the others that need vLLM, with the Python files of vLLM 0.33 as well.
+and the others that need vLLM, with the Python files of each other supported vLLM as well.
 """
 
 import asyncio
@@ -9,18 +9,20 @@ import dataclasses
 import inspect
 import os
 import re
-import shutil
 import subprocess
 import sys
+import tempfile
 import typing
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typing_extensions import get_protocol_members
 
+from adapter import vllm_version
 from adapter.engine import updates
 from adapter.planning import calls
 from tests import fake_engine
@@ -29,7 +31,6 @@ needs_vllm = pytest.mark.needs_vllm
 
 # Set where the tests run with the Python files of another vLLM than the installed one.
 OTHER_VLLM = "COMPLETION_V2_TEST_OTHER_VLLM"
-OTHER_VERSION = "0.33.0"
 
 
 def require(present: Iterable[str], wanted: Iterable[str], what: str, file: str) -> None:
@@ -63,8 +64,6 @@ def test_every_name_is_there() -> None:
 def test_version_is_the_expected_one() -> None:
     """The vLLM under test is the installed one, or the one that was put before it."""
     import vllm
-
-    from adapter import vllm_version
 
     installed = vllm_version.installed() or ""
     expected = os.environ.get(OTHER_VLLM) or installed.partition("+")[0]
@@ -127,12 +126,103 @@ def test_sampling_params_keep_what_they_are_given() -> None:
 @needs_vllm
 @pytest.mark.parametrize(("factor", "kept"), [(0, 0), (0.1, 1), (0.9, 1), (1, 1), (2, 2)])
 def test_lowest_temperature_is_vllms(factor: float, kept: float) -> None:
-    """vLLM raises a temperature above 0 to the bound that translate.py knows, and no other."""
+    """vLLM raises a temperature above 0 to the bound that a plan keeps to, and no other."""
     from adapter.planning.values import LOWEST_TEMPERATURE
     from adapter.vllm_api import SamplingParams
 
     params = SamplingParams(temperature=factor * LOWEST_TEMPERATURE)
     assert params.temperature == kept * LOWEST_TEMPERATURE, "open adapter/planning/values.py"
+
+
+@needs_vllm
+def test_seeds_fit_into_the_workers() -> None:
+    """Each answer's seed, ours and its index, fits into the numbers that runner V2 keeps."""
+    from vllm.v1.worker.gpu.sample import states
+
+    from adapter.planning.values import SEED_RANGE
+
+    seeds = re.search(r"self\.seeds = .*dtype=torch\.(\w+)", inspect.getsource(states))
+    assert seeds is not None, "open adapter/planning/values.py"
+    assert seeds[1] == "int64", "open adapter/planning/values.py"
+    assert SEED_RANGE + 128 < 2**63
+
+
+@needs_vllm
+def test_tables_of_the_workers_are_as_large_as_we_know() -> None:
+    """Runner V2 holds as many biases and stop tokens as a plan lets pass."""
+    from vllm.v1.worker.gpu.sample import logit_bias
+
+    from adapter.planning.checks import MAX_HELD_BACK, MAX_LOGIT_BIAS
+
+    held = (logit_bias.MAX_NUM_LOGIT_BIAS_TOKENS, logit_bias.MAX_NUM_STOP_TOKEN_IDS)
+    assert held == (MAX_LOGIT_BIAS, MAX_HELD_BACK), "open adapter/planning/checks.py"
+
+
+@needs_vllm
+def test_workers_take_what_we_let_pass() -> None:
+    """vLLM's own tables on CPUs (since 0.34) take our limits and seeds, and raise beyond them."""
+    import numpy as np
+    import torch
+
+    from adapter.planning.checks import MAX_HELD_BACK, MAX_LOGIT_BIAS
+    from adapter.planning.values import SEED_RANGE
+    from adapter.vllm_api import SamplingParams
+
+    sampler = pytest.importorskip("vllm.v1.worker.cpu.sampler")
+    cpu = torch.device("cpu")
+    requests = SimpleNamespace(max_num_reqs=1, device=cpu, prompt_len_np=np.zeros(1, np.int32))
+    table = sampler.CPULogitBiasState(None, requests)
+
+    def add(biases: int, stops: int) -> bool:
+        params = SamplingParams(
+            logit_bias=dict.fromkeys(range(biases), 1.0),
+            stop_token_ids=[*range(stops)],
+            min_tokens=1,
+        )
+        return bool(table.add_request(0, params))
+
+    assert add(MAX_LOGIT_BIAS, MAX_HELD_BACK)
+    for beyond in ((MAX_LOGIT_BIAS + 1, 0), (0, MAX_HELD_BACK + 1)):
+        with pytest.raises(ValueError, match="Too many"):
+            add(*beyond)
+    states = sampler.CPUSamplingStates(1, 100, cpu)
+    seed = SEED_RANGE + 127
+    states.add_request(0, SamplingParams(seed=seed))
+    assert states.seeds.tolist() == [seed]
+
+
+@needs_vllm
+def test_vllm_lets_pass_what_its_workers_cannot_hold() -> None:
+    """vLLM itself does not look how large logit_bias and stop_token_ids are.
+
+    Where this fails it does: logit_bias_fits and stop_token_ids_fit in
+    adapter/planning/checks.py may be unnecessary.
+    """
+    from adapter.planning.checks import MAX_HELD_BACK, MAX_LOGIT_BIAS
+    from adapter.vllm_api import SamplingParams
+
+    params = SamplingParams(
+        logit_bias=dict.fromkeys(range(MAX_LOGIT_BIAS + 1), 1.0),
+        stop_token_ids=[*range(MAX_HELD_BACK + 1)],
+        min_tokens=1,
+    )
+    config = SimpleNamespace(
+        **{"get_vocab_size": lambda: 9999, "max_logprobs": 5, "logits_processors": None},
+        **{"is_diffusion": False, "logprobs_mode": "raw_logprobs"},
+    )
+    params.verify(config, None, None, None)
+
+
+@needs_vllm
+def test_runner_of_the_workers_is_known() -> None:
+    """VllmConfig says which model runner the workers have, or vLLM has no other than V2."""
+    from vllm.config import VllmConfig
+
+    from adapter.vllm_api import CachedRequestState, uses_runner_v2
+
+    assert hasattr(VllmConfig, "use_v2_model_runner") == (CachedRequestState is not None)
+    assert not uses_runner_v2(SimpleNamespace(use_v2_model_runner=False))
+    assert uses_runner_v2(SimpleNamespace())
 
 
 @needs_vllm
@@ -226,11 +316,18 @@ def test_model_config_has_what_we_read() -> None:
 
 @needs_vllm
 def test_vllm_config_has_what_we_read() -> None:
-    """VllmConfig has the attributes that plugin.py reads."""
-    from vllm.config import ObservabilityConfig, VllmConfig
+    """VllmConfig has what plugin.py and engine.py read, and the fake one its hash."""
+    from vllm.config import CacheConfig, ObservabilityConfig, VllmConfig
+
+    hashes = {"compute_hash", "compile_factors"}
+    assert hashes & set(dir(VllmConfig)), "open tests/fake_engine.py (FakeVllmConfig)"
+    assert hashes <= set(dir(fake_engine.FakeVllmConfig))
 
     fields = {field.name for field in dataclasses.fields(VllmConfig)}
     require(fields, {"observability_config"}, "VllmConfig", "plugin.py")
+    require(fields, {"cache_config", "speculative_config"}, "VllmConfig", "engine.py")
+    cache = {field.name for field in dataclasses.fields(CacheConfig)}
+    require(cache, {"kv_sharing_fast_prefill"}, "CacheConfig", "engine.py (_fast_prefill)")
     traces = {field.name for field in dataclasses.fields(ObservabilityConfig)}
     require(traces, {"otlp_traces_endpoint"}, "ObservabilityConfig", "plugin.py")
 
@@ -356,8 +453,6 @@ def test_detokenizer_needs_the_repair(tokenizer: Any) -> None:
 
     Where this fails vLLM does without adapter/vllm_patches/detokenizer.py: remove it.
     """
-    from types import SimpleNamespace
-
     from adapter.vllm_api import FastIncrementalDetokenizer, SamplingParams
     from tests.tiny_tokenizer import byte_ids
 
@@ -442,9 +537,9 @@ def test_fingerprint_and_keep_alive_take_what_we_pass() -> None:
     """The helpers of vLLM's own routes take what ours pass."""
     from adapter.vllm_api import get_system_fingerprint, with_sse_keep_alive
 
-    made = get_system_fingerprint(fake_engine.FakeVllmConfig())
-    assert made is not None
-    assert "01234567" in made
+    a, b = (get_system_fingerprint(fake_engine.FakeVllmConfig(name)) for name in "ab")
+    assert a == get_system_fingerprint(fake_engine.FakeVllmConfig("a"))
+    assert a != b, "vLLM hashes a configuration by another method: open tests/fake_engine.py"
     inspect.signature(with_sse_keep_alive).bind(None, 1.0)
 
 
@@ -490,12 +585,13 @@ def test_serve_command_has_what_we_call() -> None:
 @needs_vllm
 def test_server_arguments_have_what_we_read() -> None:
     """vLLM's command line has the flags whose values plugin.py reads."""
+    from adapter.plugin import _WITHOUT_EFFECT
     from adapter.serve import make_parser
     from adapter.vllm_api import ServeSubcommand
 
     args = make_parser(ServeSubcommand()).parse_args(["serve", "m"])
     read = {"sse_keep_alive_interval", "enable_request_id_headers", "model", "model_tag"}
-    require(vars(args), read, "command line", "plugin.py and serve.py")
+    require(vars(args), {*read, *_WITHOUT_EFFECT}, "command line", "plugin.py and serve.py")
 
 
 # --- guided decoding ----------------------------------------------------------------------------
@@ -524,6 +620,26 @@ def test_structured_output_is_as_we_patch_it() -> None:
 
 
 @needs_vllm
+def test_structured_output_needs_the_patches() -> None:
+    """vLLM itself still has one backend an engine, and refuses a request that names another.
+
+    Where this fails it may choose by request: open adapter/vllm_patches/structured_outputs.py.
+    """
+    from vllm.v1 import structured_output
+
+    from adapter.vllm_api import SamplingParams, StructuredOutputsParams, VLLMValidationError
+
+    patched = SamplingParams._validate_structured_outputs
+    validate = inspect.getclosurevars(patched).nonlocals.get("original", patched)
+    params = SamplingParams(structured_outputs=StructuredOutputsParams(regex="a"))
+    params.structured_outputs._backend = "outlines"
+    config = SimpleNamespace(is_diffusion=False, skip_tokenizer_init=False)
+    with pytest.raises(VLLMValidationError, match="backend selection is not supported"):
+        validate(params, config, SimpleNamespace(backend="xgrammar"), object())
+    assert "if self.backend is None:" in inspect.getsource(structured_output)
+
+
+@needs_vllm
 def test_structured_output_asks_for_what_we_have() -> None:
     """vLLM's backends and grammars have no method that ours lack."""
     from adapter import vllm_api
@@ -541,71 +657,84 @@ def test_structured_output_asks_for_what_we_have() -> None:
             assert [*inspect.signature(getattr(ours, name)).parameters] == wanted, name
 
 
-# --- the other supported vLLM -------------------------------------------------------------------
+# --- the other supported versions ---------------------------------------------------------------
 
-# Every file with tests that need vLLM but no engine; the command line's own flags differ.
-FILES = [
-    *(
-        "test_vllm_api",
-        "test_engine",
-        "test_routes",
-        "test_token_text",
-        "test_plugin",
-        "test_serve",
-    ),
-    "guided/test_engine_routing",
-]
+ROOT = Path(__file__).parent.parent
+VERSIONS = [*vllm_version.SUPPORTED]
+INSTALLED = vllm_version.installed() or ""
 
 
-def other_vllm() -> Path:
-    """The folder that holds the Python files of the other vLLM, downloaded once."""
+def other_vllm(series: str) -> Path:
+    """The folder with the Python files of the newest release of 0.33, say; downloaded once.
+
+    A wheel has some 300 MB, of which these are 20, so nothing else is kept of it.
+    """
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():
         base = Path.home() / ".cache"
-    folder = base / "vllm-completion-v2" / "tests" / f"vllm-{OTHER_VERSION}"
+    folder = base / "vllm-completion-v2" / "tests" / f"vllm-{series}"
     if (folder / "vllm" / "__init__.py").exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    downloads = folder.with_name(f"{folder.name}.{os.getpid()}.download")
-    try:
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(downloads)]
-        command += ["--only-binary", ":all:", "--python-version", "3.12"]
-        command += ["--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_31_x86_64"]
-        command += [f"vllm=={OTHER_VERSION}", "--quiet", "--disable-pip-version-check"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-        wheels = list(downloads.glob("*.whl"))
-        if done.returncode != 0 or not wheels:
-            pytest.skip(f"vllm {OTHER_VERSION} cannot be downloaded: {done.stderr[-300:]}")
-        unpacked = downloads / "unpacked"
-        with zipfile.ZipFile(wheels[0]) as wheel:
-            wanted = [n for n in wheel.namelist() if n.startswith("vllm/") and n.endswith(".py")]
-            wheel.extractall(unpacked, wanted)
-        # vLLM takes its platform from its distribution's version.
-        info = unpacked / f"vllm-{OTHER_VERSION}.dist-info"
-        info.mkdir()
-        metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {OTHER_VERSION}+cpu\n"
-        (info / "METADATA").write_text(metadata, "utf-8")
+    with tempfile.TemporaryDirectory(dir=folder.parent, suffix=".download") as downloads:
+        wheel = download(series, Path(downloads))
+        unpacked = unpack(wheel, Path(downloads) / "unpacked")
         if not folder.exists():  # another run may have been faster
             unpacked.rename(folder)
-    finally:
-        shutil.rmtree(downloads, ignore_errors=True)
     return folder
 
 
+def download(series: str, downloads: Path) -> Path:
+    """The wheel of the GPU build, whatever this machine is."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(downloads)]
+    command += ["--only-binary", ":all:", "--python-version", "3.12", "--no-cache-dir"]
+    command += ["--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_31_x86_64"]
+    command += [f"vllm=={series}.*", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    wheels = list(downloads.glob("*.whl"))
+    if done.returncode != 0 or not wheels:
+        pytest.skip(f"vllm {series} cannot be downloaded: {done.stderr[-300:]}")
+    return wheels[0]
+
+
+def unpack(wheel: Path, folder: Path) -> Path:
+    """The wheel's Python files, as a distribution of a CPU build."""
+    version = wheel.name.split("-")[1]
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        wanted = [name for name in names if name.startswith("vllm/") and name.endswith(".py")]
+        archive.extractall(folder, wanted)
+    # vLLM takes its platform from its distribution's version.
+    info = folder / f"vllm-{version}.dist-info"
+    info.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n"
+    (info / "METADATA").write_text(metadata, "utf-8")
+    return folder
+
+
+def files_that_need_vllm() -> list[str]:
+    """Every file with tests that need vLLM but no engine."""
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if "live" not in path.parts]
+    return sorted(str(path) for path in files if "needs_vllm" in path.read_text("utf-8"))
+
+
 @pytest.mark.live
-@pytest.mark.skipif(OTHER_VLLM in os.environ, reason="this is the run with the other vLLM")
-def test_other_supported_vllm_passes_too() -> None:
-    """With the Python files of the other supported vLLM all tests that need vLLM pass as well."""
-    root = Path(__file__).parent.parent
+@pytest.mark.skipif(OTHER_VLLM in os.environ, reason="this is the run with another vLLM")
+@pytest.mark.parametrize("series", [v for v in VERSIONS if not INSTALLED.startswith(f"{v}.")])
+def test_other_supported_vllm_passes_too(series: str) -> None:
+    """With the Python files of each other supported vLLM all tests that need vLLM pass as well."""
+    folder = other_vllm(series)
+    (info,) = folder.glob("vllm-*.dist-info")
     environment = os.environ | {
-        OTHER_VLLM: OTHER_VERSION,
-        "PYTHONPATH": os.pathsep.join([str(other_vllm()), str(root)]),
+        OTHER_VLLM: info.name.removeprefix("vllm-").removesuffix(".dist-info"),
+        "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
     }
-    files = [f"tests/{name}.py" for name in FILES]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "needs_vllm", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, *files],
-        cwd=root,
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-m", "needs_vllm and not live"),
+            *("-p", "no:cacheprovider", *files_that_need_vllm()),
+        ],
+        cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,

@@ -27,14 +27,14 @@ def have(monkeypatch: pytest.MonkeyPatch, distributions: dict[str, str]) -> None
     monkeypatch.setattr(metadata, "version", version)
 
 
-@pytest.mark.parametrize("version", ["0.32.0", "0.32.1", "0.33.0", "0.33.0rc1", "0.32.0+cpu"])
+@pytest.mark.parametrize("version", ["0.32.0", "0.32.1", "0.34.0", "0.33.0rc1", "0.32.0+cpu"])
 def test_tested_version_passes(version: str) -> None:
     """Every release of a tested minor version passes."""
     check(version)
     assert any(version.startswith(known) for known in vllm_version.SUPPORTED)
 
 
-@pytest.mark.parametrize("version", ["0.31.9", "0.34.0", "0.3.2", "0.320.0", "1.32.0"])
+@pytest.mark.parametrize("version", ["0.31.9", "0.35.0", "0.3.2", "0.320.0", "1.32.0"])
 def test_untested_version_is_refused(version: str) -> None:
     """Another version is refused with its number, the tested ones and the way round."""
     with pytest.raises(UnsupportedVllm) as caught:

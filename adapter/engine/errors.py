@@ -12,6 +12,7 @@ from adapter.errors import (
 )
 from adapter.vllm_api import (
     EngineDeadError,
+    EngineFaultedError,
     GenerationError,
     GracefulHTTPError,
     VLLMClientError,
@@ -33,10 +34,10 @@ def api_errors() -> Iterator[None]:
 
 def as_api_error(error: Exception) -> ApiError:
     """What the caller is told of an error of vLLM's, or of our own."""
-    if isinstance(error, GracefulHTTPError):
-        return Unavailable(str(error), code="engine_overloaded")
     if (why := _gone(error)) is not None:
         return Unavailable(why)
+    if isinstance(error, GracefulHTTPError):
+        return Unavailable(str(error), code="engine_overloaded")
     if isinstance(error, VLLMClientError):
         # Our own checks come first and name the field; this is a check that vLLM alone makes.
         parameter = getattr(error, "parameter", None)
@@ -61,6 +62,8 @@ def _gone(error: Exception) -> str | None:
     """Why there is no engine any more, None where there is."""
     if isinstance(error, EngineDeadError):
         return "The engine is not running."
+    if isinstance(error, EngineFaultedError):
+        return str(error)
     # vLLM ends the renderer's threads before it lets the running requests finish.
     draining = isinstance(error, RuntimeError) and "after shutdown" in str(error)
     return "The server is shutting down." if draining else None

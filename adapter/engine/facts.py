@@ -7,7 +7,7 @@ from adapter.guided.constraint import AUTO, BACKENDS
 from adapter.planning.facts import ServerFacts
 from adapter.planning.infill import Infill, find, from_template
 from adapter.settings import Settings
-from adapter.vllm_api import AsyncLLM
+from adapter.vllm_api import AsyncLLM, uses_runner_v2
 
 
 def read_facts(
@@ -41,6 +41,9 @@ def read_facts(
         eos_token_ids=frozenset(eos_token_ids),
         max_tokens_cap=overridden.get("max_new_tokens"),
         speculative=getattr(client.vllm_config, "speculative_config", None) is not None,
+        diffusion=bool(getattr(config, "is_diffusion", False)),
+        runner_v2=uses_runner_v2(client.vllm_config),
+        fast_prefill=_fast_prefill(client),
         guided_backend=_default_backend(client),
         guided_fault=guided_fault,
         infill=infill,
@@ -61,6 +64,12 @@ def _infill(settings: Settings, vocabulary: dict[str, int]) -> Infill | None:
     if settings.infill_template:
         return from_template(settings.infill_template)
     return find(vocabulary)
+
+
+def _fast_prefill(client: AsyncLLM) -> bool:
+    """Whether --kv-sharing-fast-prefill is on: not all of a prompt goes through all layers."""
+    config = getattr(client.vllm_config, "cache_config", None)
+    return bool(getattr(config, "kv_sharing_fast_prefill", False))
 
 
 def _default_backend(client: AsyncLLM) -> str:

@@ -22,6 +22,11 @@ from adapter.planning.modes import entries_needed
 Check = Callable[[CompletionV2Request, ServerFacts], None]
 
 _TOKEN_ID = re.compile("-?[0-9]{1,18}")
+# What model runner V2 holds of one request. vLLM looks no earlier than in the worker, where one
+# more ends the engine for everybody (vllm/v1/worker/gpu/sample/logit_bias.py, add_request).
+MAX_LOGIT_BIAS = 1024
+MAX_HELD_BACK = 128
+
 _NUL = "must not hold a NUL character"
 
 
@@ -267,6 +272,61 @@ def not_with_drafts(name: str) -> Check:
             )
 
     return check
+
+
+# --- what some servers lack ----------------------------------------------------------------------
+
+
+def not_in_diffusion(name: str, *neutral: object) -> Check:
+    """A field that vLLM leaves out in silence for a diffusion model, or refuses by no one name."""
+
+    def check(request: CompletionV2Request, facts: ServerFacts) -> None:
+        if facts.diffusion and getattr(request, name) not in (None, *neutral):
+            raise NotSupported(f"{name} is not supported by a diffusion model.", param=name)
+
+    return check
+
+
+def top_p_is_not_greedy_in_diffusion(request: CompletionV2Request, facts: ServerFacts) -> None:
+    """A diffusion model is never greedy."""
+    if facts.diffusion and request.top_p == 0:
+        raise NotSupported("top_p 0 is greedy, which a diffusion model is not.", param="top_p")
+
+
+def logit_bias_fits(request: CompletionV2Request, facts: ServerFacts) -> None:
+    """The workers' table holds it."""
+    count = len(request.logit_bias or ())
+    if facts.runner_v2 and count > MAX_LOGIT_BIAS:
+        raise NotSupported(
+            f"logit_bias has {count} entries, and this server's engine takes {MAX_LOGIT_BIAS}.",
+            param="logit_bias",
+        )
+
+
+def stop_token_ids_fit(request: CompletionV2Request, facts: ServerFacts) -> None:
+    """With min_tokens the workers' table holds all tokens that end a text."""
+    if not facts.runner_v2 or not request.min_tokens or request.use_beam_search:
+        return
+    held_back = facts.eos_token_ids.union(request.stop_token_ids or ())
+    if request.suffix is not None:
+        held_back |= facts.infill_end_ids
+    if len(held_back) > MAX_HELD_BACK:
+        raise NotSupported(
+            f"min_tokens has to hold back {len(held_back)} tokens that end the text "
+            f"(stop_token_ids and the model's own), and this server's engine can hold back "
+            f"{MAX_HELD_BACK}. Shorten stop_token_ids or leave out min_tokens.",
+            param="stop_token_ids",
+        )
+
+
+def echo_has_scores(request: CompletionV2Request, facts: ServerFacts) -> None:
+    """vLLM refuses it too, but for 0 logprobs (vllm/v1/engine/async_llm.py, add_request)."""
+    if facts.fast_prefill and request.echo and request.logprobs is not None:
+        raise NotSupported(
+            "echo and logprobs cannot be combined on this server: the scores of a prompt are wrong "
+            "with --kv-sharing-fast-prefill.",
+            param="echo",
+        )
 
 
 # --- constraints --------------------------------------------------------------------------------

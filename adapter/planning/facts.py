@@ -28,6 +28,12 @@ class ServerFacts:
     """The most tokens that the operator lets one answer have (--override-generation-config)."""
     speculative: bool = False
     """True with speculative decoding, which cannot do everything."""
+    diffusion: bool = False
+    """True for a model that makes its tokens many at a time, which can do less still."""
+    runner_v2: bool = False
+    """True where the workers keep logit_bias and stop tokens in tables of a fixed size."""
+    fast_prefill: bool = False
+    """True with --kv-sharing-fast-prefill, under which prompts have no right scores."""
     guided_backend: str = AUTO
     """The guided decoding backend of requests that name none."""
     guided_fault: str | None = None

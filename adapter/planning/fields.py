@@ -114,8 +114,10 @@ FIELDS: dict[str, Field] = {
         _beams("max_tokens", lambda r, _: r.max_tokens),
     ),
     "min_tokens": _row(
-        "honoured; also holds back stop strings; refused above `max_tokens`",
+        "honoured; also holds back stop strings; refused above `max_tokens`, and on "
+        "vLLM's model runner V2 beside more than 128 tokens that end a text",
         checks.min_tokens_is_a_count,
+        checks.not_in_diffusion("min_tokens", 0),
         _sampling("min_tokens", lambda r, _: r.min_tokens or 0),
         _beams("min_tokens", lambda r, _: r.min_tokens),
     ),
@@ -133,11 +135,13 @@ FIELDS: dict[str, Field] = {
     "temperature": _row(
         "honoured; 0 is greedy; between 0 and 0.01 vLLM samples at 0.01, and the "
         "header `x-adjusted-fields` says so",
+        checks.not_in_diffusion("temperature", 1),
         _sampling("temperature", lambda r, _: values.temperature(r)),
         _plan("temperature", lambda r, _: r.temperature),
     ),
     "top_p": _row(
         "honoured; 0 is greedy",
+        checks.top_p_is_not_greedy_in_diffusion,
         _sampling("top_p", lambda r, _: r.top_p or 1.0),  # the temperature says that it is greedy
     ),
     "top_k": _row(
@@ -148,33 +152,41 @@ FIELDS: dict[str, Field] = {
         "honoured; refused outside 0 to 1",
         checks.min_p_is_a_share,
         checks.not_with_drafts("min_p"),
+        checks.not_in_diffusion("min_p", 0),
         _sampling("min_p", lambda r, _: r.min_p),
     ),
     "seed": _row(
         "honoured, any integer; n answers differ from one another, and repeat",
+        checks.not_in_diffusion("seed"),
         _sampling("seed", lambda r, _: None if r.seed is None else r.seed % values.SEED_RANGE),
     ),
     "frequency_penalty": _row(
         "honoured",
         checks.not_with_beams("frequency_penalty", 0),
+        checks.not_in_diffusion("frequency_penalty", 0),
         _sampling("frequency_penalty", lambda r, _: r.frequency_penalty),
     ),
     "presence_penalty": _row(
         "honoured",
         checks.not_with_beams("presence_penalty", 0),
+        checks.not_in_diffusion("presence_penalty", 0),
         _sampling("presence_penalty", lambda r, _: r.presence_penalty),
     ),
     "repetition_penalty": _row(
         "honoured; refused at 0 and below",
         checks.repetition_penalty_is_positive,
         checks.not_with_beams("repetition_penalty", 1),
+        checks.not_in_diffusion("repetition_penalty", 1),
         _sampling("repetition_penalty", lambda r, _: r.repetition_penalty),
     ),
     "logit_bias": _row(
-        "honoured; ids outside the vocabulary and values outside -100 to 100 are refused",
+        "honoured; ids outside the vocabulary and values outside -100 to 100 are "
+        "refused, and on vLLM's model runner V2 more than 1024 entries",
         checks.logit_bias_is_of_tokens,
         checks.not_with_beams("logit_bias"),
         checks.not_with_drafts("logit_bias"),
+        checks.not_in_diffusion("logit_bias", {}),
+        checks.logit_bias_fits,
         _sampling("logit_bias", lambda r, _: values.logit_bias(r)),
     ),
     "logprobs": _row(
@@ -184,7 +196,8 @@ FIELDS: dict[str, Field] = {
         _answer("logprobs", lambda r, _: r.logprobs is not None),
     ),
     "echo": _row(
-        "honoured",
+        "honoured; with `logprobs` refused under `--kv-sharing-fast-prefill`",
+        checks.echo_has_scores,
         _answer("echo", lambda r, _: r.echo),
         _sampling("prompt_logprobs", lambda r, _: r.logprobs if r.echo else None),
     ),
@@ -198,6 +211,7 @@ FIELDS: dict[str, Field] = {
     "stop_token_ids": _row(
         "honoured; a stop token stays in the text unless it is special",
         checks.stop_token_ids_exist,
+        checks.stop_token_ids_fit,
         _sampling("stop_token_ids", lambda r, f: values.stop_token_ids(r, f) or None),
         _beams("stop_token_ids", lambda r, _: frozenset(r.stop_token_ids or ())),
         _answer("stop_token_ids", lambda r, _: frozenset(r.stop_token_ids or ())),
@@ -237,6 +251,7 @@ FIELDS: dict[str, Field] = {
         "penalties or `logit_bias`",
         checks.beams_are_known_at_the_end,
         checks.beams_have_their_scores,
+        checks.not_in_diffusion("use_beam_search", False),
         _search("beams", lambda r, _: r.use_beam_search),
         _beams("width", lambda r, _: values.texts_asked(r)),
     ),

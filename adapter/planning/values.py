@@ -11,7 +11,8 @@ from adapter.planning.facts import ServerFacts
 # (vllm/sampling_params.py, _MAX_TEMP).
 LOWEST_TEMPERATURE = 0.01
 
-# Seeds are folded below this: room for the engine's seed + index without leaving 63 bits.
+# Seeds are folded below this: room for the engine's seed + index without leaving the 63 bits of the
+# signed numbers that model runner V2 keeps them in (vllm/v1/worker/gpu/sample/states.py).
 SEED_RANGE = 2**62
 
 OnlyTrue = Literal[True] | None

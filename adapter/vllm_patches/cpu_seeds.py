@@ -3,7 +3,12 @@
 A step that reads a part of a prompt samples a token that is thrown away, and the worker then sets
 the request's random generator back (vllm/v1/worker/gpu_model_runner.py, _bookkeeping_sync, by
 get_offset and set_offset). Only CUDA's generators can do that; a CPU's raises, and with it ends the
-engine, for everybody. Unnecessary once vLLM asks the device first.
+engine, for everybody.
+
+Needed by model runner V1 alone, which vLLM 0.32 and 0.33 use on CPUs without Triton. Runner V2 has
+no generators: its noise is a hash of seed and position (vllm/v1/worker/gpu/sample/gumbel.py, on
+CPUs without Triton vllm/v1/worker/cpu/gumbel.py), so that nothing is set back. vLLM 0.34 has no
+other runner; this file can go with 0.33.
 """
 
 from typing import Any
@@ -26,8 +31,10 @@ class RewindingGenerator(torch.Generator):  # type: ignore[misc]
 
 
 def repair_generators() -> None:
-    """Give seeded requests such a generator, in this process, once; only on CPUs."""
-    if not current_platform.is_cpu() or getattr(CachedRequestState, "_completion_v2", False):
+    """Give seeded requests such a generator, in this process, once; only in runner V1 on CPUs."""
+    if CachedRequestState is None or not current_platform.is_cpu():
+        return
+    if getattr(CachedRequestState, "_completion_v2", False):
         return
     original = CachedRequestState.__init__
 

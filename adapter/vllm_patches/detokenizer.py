@@ -30,7 +30,8 @@ def repair_detokenizer() -> None:
     such a stream is primed with the begun character alone.
 
     Unnecessary once vllm/v1/engine/detokenizer.py (FastIncrementalDetokenizer.__init__) or
-    DecodeStream itself handles such prompts; seen in vLLM 0.32 and 0.33. Idempotent.
+    DecodeStream itself handles such prompts (vllm-project/vllm issue 48853; its pull request 48854
+    gives them to SlowIncrementalDetokenizer); seen in vLLM 0.32, 0.33 and 0.34. Idempotent.
     """
     original = FastIncrementalDetokenizer.__init__
     if getattr(original, "repaired", False):

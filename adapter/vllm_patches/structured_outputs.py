@@ -2,7 +2,13 @@
 
 vLLM holds one structured-output backend an engine (vllm/v1/structured_output/__init__.py), and
 refuses a request that names another (vllm/sampling_params.py, _validate_structured_outputs). With
-backends chosen by request in vLLM, as vllm-project/vllm issue 16738 asks, this file could go.
+backends chosen by request in vLLM, as vllm-project/vllm issue 16738 asked (closed without it), this
+file could go.
+
+The same four methods in 0.32, 0.33 and 0.34, and under both model runners: the manager fills the
+masks in the engine's core, and a runner only lays them over the logits (V1: apply_grammar_bitmask
+in vllm/v1/structured_output/utils.py; V2: vllm/v1/worker/gpu/structured_outputs.py, on CPUs without
+Triton vllm/v1/worker/cpu/structured_outputs.py).
 """
 
 from typing import Any
@@ -41,6 +47,8 @@ def _validating(original: Any) -> Any:
 
 
 def _with_backends(original: Any) -> Any:
+    """The manager's one backend is ours, which holds all; vLLM makes none while there is one."""
+
     def init(self: Any, vllm_config: Any) -> None:
         original(self, vllm_config)
         if not vllm_config.model_config.skip_tokenizer_init:
@@ -50,6 +58,12 @@ def _with_backends(original: Any) -> Any:
 
 
 def _with_guides(original: Any) -> Any:
+    """A request of ours gets its Guide. Others go vLLM's way, each to its own backend.
+
+    Since 0.33 vLLM refuses a second backend there, by the name of the one that it made itself; it
+    makes none here.
+    """
+
     def grammar_init(self: Any, request: Any) -> None:
         structured = request.structured_output_request
         if structured is None or structured.params._backend != NAME:

@@ -269,6 +269,18 @@ def test_error_mapping(name: str) -> None:
     assert "value=" not in mapped.message
 
 
+def test_faulted_engine_is_not_a_full_one() -> None:
+    """An engine that is being recovered (vLLM 0.34) is unavailable, and not overloaded."""
+    from adapter.engine.errors import as_api_error
+    from adapter.vllm_api import EngineDeadError, EngineFaultedError
+
+    if EngineFaultedError is EngineDeadError:
+        pytest.skip("this vLLM has no such error")
+    error = as_api_error(EngineFaultedError())
+    assert (error.status, error.code) == (503, "engine_unavailable")
+    assert "faulted" in error.message
+
+
 # --- tokens -------------------------------------------------------------------------------------
 
 
@@ -488,7 +500,21 @@ def test_diffusion_models_are_not_guided(
     client.model_config.is_diffusion = True
     engine = make_engine(client, models)
     assert "diffusion" in str(engine.facts.guided_fault)
+    assert engine.facts.diffusion
     engine.start()
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_what_the_workers_cannot_do(
+    client: FakeEngineClient, models: FakeServingModels, on: bool
+) -> None:
+    """Which model runner vLLM has, and whether it cuts prompts short, is known to the checks."""
+    client.vllm_config.use_v2_model_runner = on  # type: ignore[attr-defined]
+    client.vllm_config.cache_config = SimpleNamespace(  # type: ignore[attr-defined]
+        kv_sharing_fast_prefill=on
+    )
+    facts = make_engine(client, models).facts
+    assert (facts.runner_v2, facts.fast_prefill, facts.diffusion) == (on, on, False)
 
 
 def test_unreadable_tokenizer_is_not_guided(

@@ -10,6 +10,7 @@ import pytest
 from adapter.contract.parsing import parse_request
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
+from adapter.planning.checks import MAX_HELD_BACK, MAX_LOGIT_BIAS
 from adapter.planning.facts import ServerFacts
 from adapter.planning.fields import FIELDS
 from adapter.planning.infill import Infill
@@ -235,6 +236,63 @@ def test_speculative_decoding_refusals(name: str, value: Any) -> None:
     speculative = replace(FACTS, speculative=True)
     assert refusal(speculative, **{name: value}).param == name
     planned(speculative, min_p=0, logit_bias={})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", 0.5),
+        ("top_p", 0),
+        ("min_p", 0.1),
+        ("seed", 0),
+        ("min_tokens", 1),
+        ("logit_bias", {"5": 1}),
+        ("frequency_penalty", 0.5),
+        ("presence_penalty", 0.5),
+        ("repetition_penalty", 2),
+        ("use_beam_search", True),
+    ],
+)
+def test_diffusion_refusals(name: str, value: Any) -> None:
+    """What a diffusion model leaves out or cannot do is refused by name; neutral values are not."""
+    diffusion = replace(FACTS, diffusion=True)
+    assert refusal(diffusion, **{name: value}).param == name
+    neutral = {"min_p": 0, "logit_bias": {}, "repetition_penalty": 1, "min_tokens": 0}
+    planned(diffusion, temperature=1, top_p=0.5, presence_penalty=0, seed=None, **neutral)
+
+
+@pytest.mark.parametrize("logprobs", [0, 5])
+def test_no_scores_of_prompts_with_fast_prefill(logprobs: int) -> None:
+    """Where a prompt's scores would be wrong they are refused by name; others are not."""
+    fast = replace(FACTS, fast_prefill=True)
+    assert refusal(fast, echo=True, logprobs=logprobs).param == "echo"
+    planned(fast, logprobs=logprobs)
+    planned(fast, echo=True)
+
+
+def test_logit_bias_beyond_the_table_of_runner_v2() -> None:
+    """More entries than vLLM's workers hold are refused by name where they hold a number."""
+    runner_v2 = replace(FACTS, vocab_size=MAX_LOGIT_BIAS + 1, runner_v2=True)
+    full = {str(token_id): 1 for token_id in range(MAX_LOGIT_BIAS)}
+    assert len(planned(runner_v2, logit_bias=full).sampling["logit_bias"]) == MAX_LOGIT_BIAS
+    over = full | {str(MAX_LOGIT_BIAS): 1}
+    assert refusal(runner_v2, logit_bias=over).param == "logit_bias"
+    planned(replace(runner_v2, runner_v2=False), logit_bias=over)
+
+
+def test_stop_tokens_beyond_the_table_of_runner_v2() -> None:
+    """min_tokens beside more ends than vLLM's workers can hold back is refused by name."""
+    runner_v2 = replace(FACTS, vocab_size=999, runner_v2=True)
+    (end,) = FACTS.eos_token_ids
+    full = [end, *range(100, 99 + MAX_HELD_BACK)]
+    planned(runner_v2, stop_token_ids=full, min_tokens=1)
+    over = {"stop_token_ids": [*full, 99], "min_tokens": 1}
+    assert refusal(runner_v2, **over).param == "stop_token_ids"
+    planned(runner_v2, **over | {"min_tokens": 0})
+    planned(replace(runner_v2, runner_v2=False), **over)
+    infill = replace(runner_v2, infill=INFILL_FACTS.infill, infill_end_ids=frozenset({50, 51}))
+    asked = {"stop_token_ids": full, "min_tokens": 1, "suffix": "z"}
+    assert refusal(infill, **asked).param == "stop_token_ids"
 
 
 def test_absurd_max_tokens() -> None:

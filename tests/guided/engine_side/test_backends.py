@@ -263,22 +263,29 @@ def test_plain_requests_are_left_alone(manager: Any) -> None:
     assert asked.structured_output_request is None
 
 
-class Thinks:
-    """A reasoning parser that never sees the end of the thoughts."""
+def thinks() -> Any:
+    """A reasoning parser of vLLM's that never sees the end of the thoughts."""
+    from vllm.reasoning import ReasoningParser
 
-    def __init__(self, tokenizer: Any, **_options: Any) -> None:
-        pass
+    class Thinks(ReasoningParser):  # type: ignore[misc]
+        def is_reasoning_end(self, input_ids: Any) -> bool:
+            return False
 
-    def is_reasoning_end(self, _ids: Any) -> bool:
-        return False
+        def extract_content_ids(self, input_ids: Any) -> list[int]:
+            return []
 
-    def is_reasoning_end_streaming(self, _ids: Any, _delta: Any) -> bool:
-        return False
+        def extract_reasoning(self, *_: Any) -> Any:
+            raise NotImplementedError
+
+        def extract_reasoning_streaming(self, *_: Any) -> Any:
+            raise NotImplementedError
+
+    return Thinks
 
 
 def test_reasoning_does_not_free_our_requests(manager: Any) -> None:
     """Our texts are constrained from their first token; vLLM's once the thoughts have ended."""
-    manager.reasoner_cls = Thinks
+    manager.reasoner_cls = thinks()
     ours, theirs = request(program("a"), "ours"), request({"regex": "a"}, "theirs", "xgrammar")
     for asked in (ours, theirs):
         manager.grammar_init(asked)
@@ -352,6 +359,21 @@ def test_drafts(grammar: Any, drafts: list[int], valid: list[int]) -> None:
     assert grammar.validate_tokens(drafts) == valid
     assert not grammar.is_terminated()
     assert grammar.accept_tokens("r", [A, C])
+
+
+def test_masks_of_drafts(manager: Any) -> None:
+    """The manager asks for a mask behind each draft that could come, and takes them all back.
+
+    Since vLLM 0.34 the first draft that could not come is among them.
+    """
+    manager.vllm_config.num_speculative_tokens = 2
+    asked = request(program("a[bc]"))
+    manager.grammar_init(asked)
+    ready(asked)
+    rows = manager.grammar_bitmask({"r": asked}, ["r"], {"r": [A, A]})
+    bits = np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little")
+    assert [set(np.flatnonzero(row).tolist()) for row in bits[:2]] == [{A}, {B, C}]
+    assert grammar_of(asked).accept_tokens("r", [A, C, EOS])
 
 
 class Fails:
