@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import program
 from benchmarks.endpoint.variants import VARIANTS
 from benchmarks.endpoint.workloads import (
     FEWEST_PROMPTS,
@@ -15,6 +14,7 @@ from benchmarks.endpoint.workloads import (
     Load,
     Open,
 )
+from benchmarks.running import program
 
 _GRID = [name for name in WORKLOADS if name not in {"tiny", SHAREGPT}]
 

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-Route = Literal["v1", "v2"]
-ROUTES: tuple[Route, Route] = ("v1", "v2")
-PATHS: dict[Route, str] = {"v1": "/v1/completions", "v2": "/v2/completions"}
+from benchmarks.running.server import Route
 
 CHOICES = 4
 TOP_LOGPROBS = 5

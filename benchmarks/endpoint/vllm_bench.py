@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.endpoint.plan import WHOLE_BACKEND
+from benchmarks.running.process import claim_stdout
 
 
 def main() -> int:
@@ -30,8 +31,7 @@ def main() -> int:
         run(sys.argv[1:])
         return 0
     # What vLLM prints must not mix with the answers.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    answers = claim_stdout()
     import_client()
     return run_many(sys.stdin, answers)
 

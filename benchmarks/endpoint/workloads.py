@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.server import BenchmarkError
+from benchmarks.running.process import BenchmarkError
 
 SHAREGPT = "sharegpt"
 

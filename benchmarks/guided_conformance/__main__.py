@@ -13,13 +13,20 @@ from typing import Any
 from adapter.builtin_model.model import ensure_tiny_model
 from adapter.guided.constraint import BACKENDS
 from adapter.guided.vocabulary import Vocabulary, end_token_ids, read_vocabulary
-from benchmarks import program
 from benchmarks.guided_conformance.admission import admission_times
 from benchmarks.guided_conformance.cases import SETS, Case, Task, read_cases, sample
-from benchmarks.guided_conformance.figures import figures, is_bad, recorded_fills, tallies
 from benchmarks.guided_conformance.outcomes import Outcome
-from benchmarks.guided_conformance.results import sections
+from benchmarks.guided_conformance.results import (
+    UNITS,
+    figures,
+    is_bad,
+    recorded_fills,
+    sections,
+    tallies,
+)
 from benchmarks.guided_conformance.workers import Setting, Workers
+from benchmarks.reporting.result import Result
+from benchmarks.running import program
 
 PACKAGES = ("llguidance", "xgrammar", "outlines_core", "lm-format-enforcer", "jsonschema")
 PLAN_SECONDS = 5.0  # the server's default limit
@@ -29,7 +36,7 @@ QUICK_SCHEMAS = 8
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print; 1 where something broke its schema unnoticed."""
-    return program.run(_benchmark, _parse(argv))
+    return program.run(_benchmark, _parse(argv), sections)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -62,7 +69,7 @@ def listed(known: Iterable[str]) -> Any:
     return parse
 
 
-def _benchmark(options: argparse.Namespace) -> program.Outcome:
+def _benchmark(options: argparse.Namespace) -> Result:
     limit = options.limit or (QUICK_SCHEMAS if options.quick else None)
     cases = [
         case
@@ -86,7 +93,7 @@ def _benchmark(options: argparse.Namespace) -> program.Outcome:
         "outcomes": [outcome.record() for outcome in outcomes],
     }
     failure = "something broke its schema unnoticed" if is_bad(values) else ""
-    return program.Outcome("", values, record, sections(record), failure)
+    return Result(values, record, UNITS, failure=failure)
 
 
 def _judged(

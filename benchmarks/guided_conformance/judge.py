@@ -15,9 +15,7 @@ from adapter.guided.compile.validation import check_fault
 from adapter.guided.vocabulary import Vocabulary
 from adapter.guided.whitespace import DEFAULT
 from benchmarks.guided_conformance.admission import json_constraint, new_admission, warm
-from benchmarks.guided_conformance.cases import Case, Task
-from benchmarks.guided_conformance.draws import Draw, Drawer
-from benchmarks.guided_conformance.instances import as_text, orders
+from benchmarks.guided_conformance.cases import Case, Task, as_text, orders
 from benchmarks.guided_conformance.outcomes import (
     Outcome,
     Unjudged,
@@ -26,7 +24,7 @@ from benchmarks.guided_conformance.outcomes import (
     short,
     verdict,
 )
-from benchmarks.guided_conformance.walks import Walk, Walker
+from benchmarks.guided_conformance.walks import Draw, Drawer, Walk, Walker
 
 DRAWS = (4, 15, 60, 60)
 """The random draws of a schema: after so many tokens each is brought to an end where it can be."""

@@ -2,14 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
-from benchmarks import program
 from benchmarks.guided_serving.requests import BACKENDS, RIVAL, WORKLOADS, base_schemas
-from benchmarks.guided_serving.results import as_record, named_values, sections
+from benchmarks.guided_serving.results import UNITS, as_record, named_values, sections
 from benchmarks.guided_serving.stalls import (
     ALONE,
     COLD,
@@ -19,7 +17,9 @@ from benchmarks.guided_serving.stalls import (
     measure_stalls,
 )
 from benchmarks.guided_serving.throughput import Throughput, measure_throughput
-from benchmarks.server import Server, running_server
+from benchmarks.reporting.result import Result
+from benchmarks.running import program
+from benchmarks.running.server import running_server
 
 FLAGS = ["--enforce-eager"]
 RIVAL_FLAGS = [*FLAGS, "--structured-outputs-config", '{"backend": "outlines"}']
@@ -27,7 +27,7 @@ RIVAL_FLAGS = [*FLAGS, "--structured-outputs-config", '{"backend": "outlines"}']
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure us, then the rival, and print what came out. A missed target is no error."""
-    return program.run(_benchmark, _parse(argv))
+    return program.run(_benchmark, _parse(argv), sections)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -39,7 +39,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _benchmark(options: argparse.Namespace) -> program.Outcome:
+def _benchmark(options: argparse.Namespace) -> Result:
     schemas = base_schemas(options.data)
     quick = options.quick
     runs = options.runs or (1 if quick else 3)
@@ -48,33 +48,22 @@ def _benchmark(options: argparse.Namespace) -> program.Outcome:
     scenarios = (ALONE, COLD) if quick else SCENARIOS
     throughput: Throughput = {}
     stalls: Stalls = {}
-    with _ours() as server:
+    folder = ensure_default_model()
+    with running_server(folder, MODEL_NAME, FLAGS) as server:
         if options.only != "stalls":
             throughput = measure_throughput(server, backends, workloads, runs)
         if options.only != "throughput":
             stalls = measure_stalls(server, schemas, runs, scenarios)
     if not options.skip_rival and not quick:
-        with _rival() as server:
+        plain = "benchmarks.running.plain_vllm"
+        with running_server(folder, MODEL_NAME, RIVAL_FLAGS, module=plain) as server:
             if options.only != "stalls":
                 for kind, found in measure_throughput(server, [RIVAL], workloads, runs).items():
                     throughput[kind] |= found
             if options.only != "throughput":
                 stalls |= measure_rival_stalls(server, schemas)
     record = as_record(throughput, stalls, made_up=options.data is None)
-    return program.Outcome("", named_values(throughput, stalls), record, sections(record))
-
-
-@contextmanager
-def _rival() -> Iterator[Server]:
-    module = "benchmarks.plain_vllm"
-    with running_server(ensure_default_model(), MODEL_NAME, RIVAL_FLAGS, module=module) as server:
-        yield server
-
-
-@contextmanager
-def _ours() -> Iterator[Server]:
-    with running_server(ensure_default_model(), MODEL_NAME, FLAGS) as server:
-        yield server
+    return Result(named_values(throughput, stalls), record, UNITS)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.server import Server
+from benchmarks.running.server import Server
 
 BACKENDS = ("xgrammar", "guidance", "outlines", "lm-format-enforcer", "auto")
 RIVAL = "vllm_outlines"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.endpoint import client, vllm_bench
-from benchmarks.server import BenchmarkError
+from benchmarks.running.process import BenchmarkError, last_lines
 
 
 def test_each_run_is_a_process_of_its_own(
@@ -37,7 +37,7 @@ def test_each_run_is_a_process_of_its_own(
     assert vllm_bench.run_many(io.StringIO("".join(requests)), answers) == 0
     assert answers.getvalue().split() == ["0", "2", "1", "0"]
     assert (tmp_path / "again").read_text() == "run 1 of ['again']\n"
-    assert "ValueError: no such server" in client.last_lines(tmp_path / "broken")
+    assert "ValueError: no such server" in last_lines(tmp_path / "broken")
     assert capfd.readouterr().out == ""
 
 

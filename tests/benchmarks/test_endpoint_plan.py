@@ -9,7 +9,7 @@ import pytest
 from benchmarks.endpoint.__main__ import main
 from benchmarks.endpoint.options import loads, parse
 from benchmarks.endpoint.plan import Run, Settings, Target, flags, planned
-from benchmarks.endpoint.variants import ROUTES, SCHEMA, VARIANTS, Route
+from benchmarks.endpoint.variants import SCHEMA, VARIANTS
 from benchmarks.endpoint.workloads import (
     WORKLOADS,
     Closed,
@@ -18,7 +18,8 @@ from benchmarks.endpoint.workloads import (
     check_lengths,
     workloads,
 )
-from benchmarks.server import BenchmarkError
+from benchmarks.running.process import BenchmarkError
+from benchmarks.running.server import ROUTES, Route
 
 TARGET = Target("http://127.0.0.1:8000", "m", "folder")
 FOLDER = Path("results")

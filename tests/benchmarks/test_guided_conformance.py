@@ -13,18 +13,15 @@ import pytest
 from adapter.guided.matcher import Mask
 from benchmarks.guided_conformance import outcomes as outcomes_module
 from benchmarks.guided_conformance.__main__ import listed
-from benchmarks.guided_conformance.cases import Case, Task, read_cases, sample
-from benchmarks.guided_conformance.draws import LONGEST_DRAW, Drawer, Place
-from benchmarks.guided_conformance.figures import (
-    Fills,
-    Tally,
-    figures,
-    is_bad,
-    percentile,
-    recorded_fills,
-    tallies,
+from benchmarks.guided_conformance.cases import (
+    Case,
+    Task,
+    as_text,
+    in_schema_order,
+    orders,
+    read_cases,
+    sample,
 )
-from benchmarks.guided_conformance.instances import as_text, in_schema_order, orders
 from benchmarks.guided_conformance.outcomes import (
     Outcome,
     Unjudged,
@@ -34,13 +31,20 @@ from benchmarks.guided_conformance.outcomes import (
     verdict,
 )
 from benchmarks.guided_conformance.results import (
+    Fills,
+    Tally,
     fault_lines,
+    figures,
+    is_bad,
     keyword_grid,
+    percentile,
+    recorded_fills,
     refusal_lines,
     sections,
+    tallies,
 )
-from benchmarks.guided_conformance.walks import Walker, Words, has_bit
-from benchmarks.report import as_text as report_text
+from benchmarks.guided_conformance.walks import LONGEST_DRAW, Drawer, Place, Walker, Words, has_bit
+from benchmarks.reporting.sections import as_text as report_text
 
 # The tokens of the tests: id 0 is the end of the text.
 TEXTS = (b"", b'"', b"a", b"ab", b"b", b"{", b"}", b"1", b"12", b"2", b":", b",", b"[", b"]")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.guided_serving.client import Answer, Arrivals, Seen, drive, status_and_code
+from benchmarks.guided_serving.arrivals import Answer, Arrivals, Seen, drive
 from benchmarks.guided_serving.requests import (
     BACKENDS,
     COLD_REQUESTS,
@@ -28,8 +28,8 @@ from benchmarks.guided_serving.stalls import (
     under_way,
 )
 from benchmarks.guided_serving.throughput import Paired, Throughput
-from benchmarks.report import as_text
-from benchmarks.server import BenchmarkError
+from benchmarks.reporting.sections import as_text
+from benchmarks.running.process import BenchmarkError
 
 SEEN = Seen(
     times=[0.0, 0.25, 0.5, 1.5],
@@ -109,20 +109,6 @@ def test_the_file_holds_every_run() -> None:
     assert content["throughput"]["json"]["xgrammar"]["guided"] == [80, 45, 9]
     assert content["stalls"]["cold"][0]["times"] == SEEN.times
     assert sections(content) == sections(record)
-
-
-@pytest.mark.parametrize(
-    ("answer", "found"),
-    [
-        (b"HTTP/1.1 200 OK\r\n\r\n{}", (200, "")),
-        (b'HTTP/1.1 400 Bad Request\r\n\r\n{"error": {"code": "slow"}}', (400, "slow")),
-        (b"HTTP/1.1 500 Internal Server Error\r\n\r\noh", (500, "")),
-        (b"", (0, "")),
-        (b"HTTP/1.1", (0, "")),
-    ],
-)
-def test_an_answer_is_its_status_and_code(answer: bytes, found: tuple[int, str]) -> None:
-    assert status_and_code(answer) == found
 
 
 def test_constraints_are_spelt_as_each_route_takes_them() -> None:

@@ -24,7 +24,9 @@ LABEL_VALUES = {
     ("http_requests_total", "handler"): {"/v2/completions"},
 }
 # Of the library that vLLM counts its HTTP answers with.
-HTTP: dict[str, tuple[str, set[str]]] = {"http_requests": ("counter", {"handler", "status", "method"})}
+HTTP: dict[str, tuple[str, set[str]]] = {
+    "http_requests": ("counter", {"handler", "status", "method"})
+}
 # Prometheus adds them to whatever it scrapes from a pod.
 TARGET_LABELS = {"namespace", "pod", "job", "instance", "container", "endpoint"}
 

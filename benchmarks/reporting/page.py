@@ -2,8 +2,9 @@
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
+
+from benchmarks.reporting.sections import Grid, Picture, Section
 
 _HEAD = """<!doctype html>
 <html lang="en">
@@ -39,38 +40,6 @@ img {{ max-width: 100%; height: auto; background: #fff; border-radius: 4px; }}
 </style>
 </head>
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture with its title."""
-
-    title: str
-    png: bytes
-    """The content of a PNG file, drawn for a white ground."""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table: the first column is text, the others are numbers."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    """Each as long as the header."""
-    note: str = ""
-    """What stands above it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of a report."""
-
-    title: str
-    text: Sequence[str] = ()
-    """Paragraphs, plain text."""
-    grids: Sequence[Grid] = ()
-    pictures: Sequence[Picture] = ()
 
 
 def page(title: str, facts: Sequence[str], sections: Sequence[Section]) -> str:
