@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapter.languages.json_schema import SchemaError, resolve
+from benchmarks.schema_sets import BENCH, SUITE, read_set
 
-SETS = {"bench": "real", "suite": "suite"}
-"""The files, and what they are called in the figures."""
+SETS = {BENCH: "real", SUITE: "suite"}
+"""The sets, and what they are called in the figures."""
 
 
 class Case(NamedTuple):
@@ -34,10 +35,8 @@ class Task(NamedTuple):
     seed: int
 
 
-def read_cases(path: Path, name: str) -> list[Case]:
-    """The cases of a file, one JSON object a line."""
-    with path.open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
+def read_cases(name: str, folder: Path | None, limit: int | None) -> list[Case]:
+    """So many cases of a set; folder: of NAME.jsonl, in place of the project's own."""
     return [
         Case(
             name,
@@ -47,16 +46,8 @@ def read_cases(path: Path, name: str) -> list[Case]:
             row.get("keyword", ""),
             "remote" in row,
         )
-        for row in rows
+        for row in read_set(name, folder, limit)
     ]
-
-
-def sample(cases: Sequence[Case], limit: int | None, seed: int) -> list[Case]:
-    """So many cases from all over the list, in its order."""
-    if limit is None or limit >= len(cases):
-        return list(cases)
-    places = random.Random(seed).sample(range(len(cases)), limit)
-    return [cases[place] for place in sorted(places)]
 
 
 def as_text(value: Any, *, compact: bool = False) -> str:

@@ -249,6 +249,8 @@ def sections(record: Mapping[str, Any]) -> list[Section]:
         f"{backend} left out, it cannot be loaded: {why}"
         for backend, why in record["broken"].items()
     ]
+    missing = record.get("missing", {})
+    left_out += [f"{name} left out, it cannot be had: {why}" for name, why in missing.items()]
     libraries = f"libraries: {record['libraries']}"
     parts = [Section("Guided decoding: what was run", [libraries, *left_out])]
     for name in dict.fromkeys(outcome.set for outcome in outcomes):

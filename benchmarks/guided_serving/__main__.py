@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
-from benchmarks.guided_serving.requests import BACKENDS, RIVAL, WORKLOADS, base_schemas
+from benchmarks.guided_serving.requests import (
+    BACKENDS,
+    RIVAL,
+    WORKLOADS,
+    base_schemas,
+    real_or_none,
+)
 from benchmarks.guided_serving.results import UNITS, as_record, named_values, sections
 from benchmarks.guided_serving.stalls import (
     ALONE,
@@ -32,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = program.parser("guided_serving", "What guided decoding costs a running server.")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="the folder of bench.jsonl")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="other schemas: DIR/bench.jsonl")
     parser.add_argument("--runs", type=int, help="runs of everything (3; quick: 1)")
     parser.add_argument("--only", choices=("throughput", "stalls"), help="one half alone")
     parser.add_argument("--skip-rival", action="store_true", help="not vLLM's own; quick: never")
@@ -40,7 +46,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _benchmark(options: argparse.Namespace) -> Result:
-    schemas = base_schemas(options.data)
+    known = None if options.only == "throughput" else real_or_none(options.data)
+    schemas = base_schemas(known)
     quick = options.quick
     runs = options.runs or (1 if quick else 3)
     backends = ("auto",) if quick else BACKENDS
@@ -62,7 +69,7 @@ def _benchmark(options: argparse.Namespace) -> Result:
                     throughput[kind] |= found
             if options.only != "throughput":
                 stalls |= measure_rival_stalls(server, schemas)
-    record = as_record(throughput, stalls, made_up=options.data is None)
+    record = as_record(throughput, stalls, made_up=known is None)
     return Result(named_values(throughput, stalls), record, UNITS)
 
 

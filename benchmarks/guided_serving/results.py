@@ -32,7 +32,7 @@ TARGET_MS = 150.0
 TARGET_RATIO = 3.0
 
 _COLD_SCHEMAS = {
-    True: "The cold constraints are made-up schemas; --data DIR takes real ones.",
+    True: "The cold constraints are made-up schemas, as the real ones could not be fetched.",
     False: "The cold constraints are real schemas, the largest among them.",
 }
 

@@ -20,7 +20,6 @@ from benchmarks.guided_conformance.cases import (
     in_schema_order,
     orders,
     read_cases,
-    sample,
 )
 from benchmarks.guided_conformance.outcomes import (
     Outcome,
@@ -104,19 +103,10 @@ def test_cases_are_read_from_lines(tmp_path: Path) -> None:
     rows = [{"id": "a", "schema": True}, {"id": "b", "schema": {}, "tests": [], "keyword": "not"}]
     path = tmp_path / "suite.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    assert read_cases(path, "suite") == [
+    assert read_cases("suite", tmp_path, None) == [
         Case("suite", "a", True, [], ""),
         Case("suite", "b", {}, [], "not"),
     ]
-
-
-def test_a_sample_is_spread_and_keeps_the_order() -> None:
-    cases = [Case("bench", str(i), {}, [], "") for i in range(100)]
-    some = sample(cases, 10, seed=0)
-    assert len(some) == 10
-    assert some == sorted(some, key=lambda case: int(case.id))
-    assert some != cases[:10]
-    assert sample(cases, None, seed=0) == cases
 
 
 def test_text_is_as_it_reads_unless_utf8_has_no_bytes_for_it() -> None:

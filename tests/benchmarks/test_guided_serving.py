@@ -18,6 +18,7 @@ from benchmarks.guided_serving.requests import (
     cold_requests,
     guided,
     never_seen,
+    real_or_none,
 )
 from benchmarks.guided_serving.results import as_record, named_values, sections
 from benchmarks.guided_serving.stalls import (
@@ -145,7 +146,8 @@ def test_the_largest_schemas_of_the_data_are_taken(tmp_path: Path) -> None:
     schemas = [{"const": "x" * size} for size in range(100)]
     lines = [json.dumps({"schema": schema}) for schema in schemas]
     (tmp_path / "bench.jsonl").write_text("\n".join(lines))
-    chosen = base_schemas(tmp_path)
+    assert real_or_none(tmp_path) == schemas
+    chosen = base_schemas(schemas)
     assert len(chosen) == COLD_REQUESTS / 2
     assert all(schema in chosen for schema in schemas[-LARGEST_SCHEMAS:])
 
