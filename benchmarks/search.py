@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
+from benchmarks.reporting.report import Grid, Section
 from benchmarks.reporting.result import OVER_RIVAL, Result, Spread, paired_ratio, spread
-from benchmarks.reporting.sections import Grid, Section
 from benchmarks.running import program
 from benchmarks.running.process import BenchmarkError
 from benchmarks.running.server import PATHS, Server, running_server

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
+from benchmarks.reporting.report import Grid, Section
 from benchmarks.reporting.result import Result
-from benchmarks.reporting.sections import Grid, Section
 from benchmarks.running import program
 from benchmarks.running.server import running_server
 

@@ -16,8 +16,8 @@ from benchmarks.endpoint.measure import measure, plan, settings
 from benchmarks.endpoint.options import parse
 from benchmarks.endpoint.plan import PROGRAM, Target, flags
 from benchmarks.reporting.plots import check_installed
+from benchmarks.reporting.report import as_text
 from benchmarks.reporting.result import OVER_RIVAL, Result
-from benchmarks.reporting.sections import as_text
 from benchmarks.running import program
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.endpoint import results
-from benchmarks.endpoint.client import LOG_LINES, Client, running_client
 from benchmarks.endpoint.options import loads
 from benchmarks.endpoint.plan import (
     Run,
@@ -24,8 +23,8 @@ from benchmarks.endpoint.plan import (
     raw_folder,
 )
 from benchmarks.endpoint.target import lack, model_entry, served, site
-from benchmarks.endpoint.variants import VARIANTS
-from benchmarks.endpoint.workloads import check_lengths, workloads
+from benchmarks.endpoint.vllm_bench import LOG_LINES, Client, running_client
+from benchmarks.endpoint.workloads import VARIANTS, check_lengths, workloads
 from benchmarks.running.machine import Environment
 from benchmarks.running.process import REPOSITORY, BenchmarkError, last_lines
 from benchmarks.running.program import progress_bar

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from benchmarks.endpoint.runs import COMPARED, Cell
 from benchmarks.reporting.plots import Line, Panel, exact, picture
+from benchmarks.reporting.report import Picture
 from benchmarks.reporting.result import Spread
-from benchmarks.reporting.sections import Picture
 from benchmarks.running.server import ROUTES
 
 _PERCENTILES = ("p50", "p95", "p99")

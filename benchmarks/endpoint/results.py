@@ -20,11 +20,9 @@ from benchmarks.endpoint.runs import (
     named_ratios,
     recorded_runs,
 )
-from benchmarks.endpoint.variants import VARIANTS
-from benchmarks.endpoint.workloads import WORKLOADS, Closed, Load, Open
-from benchmarks.reporting.page import page
+from benchmarks.endpoint.workloads import VARIANTS, WORKLOADS, Closed, Load, Open
+from benchmarks.reporting.report import Grid, Section, page
 from benchmarks.reporting.result import Spread, significant
-from benchmarks.reporting.sections import Grid, Section
 from benchmarks.running.machine import Environment
 from benchmarks.running.process import BenchmarkError
 from benchmarks.running.server import ROUTES

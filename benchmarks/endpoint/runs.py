@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.endpoint.plan import METRICS, PERCENTILES, WHOLE_BACKEND, client_file, raw_folder
-from benchmarks.endpoint.variants import VARIANTS
-from benchmarks.endpoint.workloads import WORKLOADS
+from benchmarks.endpoint.workloads import VARIANTS, WORKLOADS
 from benchmarks.reporting.result import Spread, spread
 from benchmarks.running.process import BenchmarkError
 from benchmarks.running.server import ROUTES

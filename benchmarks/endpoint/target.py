@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.endpoint.plan import Target
-from benchmarks.endpoint.variants import Variant
+from benchmarks.endpoint.workloads import Variant
 from benchmarks.running.process import BenchmarkError
 from benchmarks.running.server import PATHS, Route, Site, running_server
 

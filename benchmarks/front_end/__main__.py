@@ -23,8 +23,8 @@ from benchmarks.front_end.cells import (
 )
 from benchmarks.front_end.limit import ENGINE, LimitRun, engine_flags, measure_limit
 from benchmarks.front_end.tables import result_of, sections
+from benchmarks.reporting.report import as_text
 from benchmarks.reporting.result import Result
-from benchmarks.reporting.sections import as_text
 from benchmarks.running import program
 from benchmarks.running.load import Load, run_load
 from benchmarks.running.process import BenchmarkError

@@ -6,8 +6,8 @@ from typing import Any
 
 from benchmarks.front_end.cells import STREAMING_CELL, CellResult
 from benchmarks.front_end.limit import LimitRun
+from benchmarks.reporting.report import Grid, Section
 from benchmarks.reporting.result import OVER_RIVAL, Result, significant, spread
-from benchmarks.reporting.sections import Grid, Section
 from benchmarks.running.server import ROUTES
 
 UNITS = {"ratio": OVER_RIVAL, "us_per_token": "µs of CPU", "us_per_request": "µs of CPU"}

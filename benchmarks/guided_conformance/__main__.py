@@ -13,8 +13,8 @@ from typing import Any
 from adapter.builtin_model.model import ensure_tiny_model
 from adapter.guided.constraint import BACKENDS
 from adapter.guided.vocabulary import Vocabulary, end_token_ids, read_vocabulary
-from benchmarks.guided_conformance.admission import admission_times
 from benchmarks.guided_conformance.cases import SETS, Case, Task, read_cases
+from benchmarks.guided_conformance.judge import admission_times
 from benchmarks.guided_conformance.outcomes import Outcome
 from benchmarks.guided_conformance.results import (
     UNITS,

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.guided_conformance.cases import SETS
 from benchmarks.guided_conformance.outcomes import Outcome, short
-from benchmarks.reporting.sections import Grid, Section
+from benchmarks.reporting.report import Grid, Section
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -23,8 +23,8 @@ from benchmarks.guided_serving.stalls import (
     under_way,
 )
 from benchmarks.guided_serving.throughput import Paired, Throughput
+from benchmarks.reporting.report import Grid, Section
 from benchmarks.reporting.result import paired_ratio, spread
-from benchmarks.reporting.sections import Grid, Section
 
 UNITS = {"throughput_ratio": "times unguided", "_ms": "ms", "_median_s": "s"}
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.reporting.page import page
+from benchmarks.reporting.report import Grid, Section, page
 from benchmarks.reporting.result import Result, significant
-from benchmarks.reporting.sections import Grid, Section
 from benchmarks.running.program import Report
 
 INDEX = "everything.json"

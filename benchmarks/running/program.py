@@ -10,8 +10,8 @@ from typing import Any
 from tqdm import tqdm
 
 from adapter.builtin_model.model import DefaultModelError
+from benchmarks.reporting.report import Section, as_text
 from benchmarks.reporting.result import Result
-from benchmarks.reporting.sections import Section, as_text
 from benchmarks.running.machine import environment
 from benchmarks.running.process import BenchmarkError
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.endpoint import client, vllm_bench
+from benchmarks.endpoint import vllm_bench
 from benchmarks.running.process import BenchmarkError, last_lines
 
 
@@ -42,9 +42,9 @@ def test_each_run_is_a_process_of_its_own(
 
 
 def test_a_client_that_ends_is_told_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "PROGRAM", "benchmarks.no_such_module")
+    monkeypatch.setattr(vllm_bench, "PROGRAM", "benchmarks.no_such_module")
     with (
-        client.running_client() as running,
+        vllm_bench.running_client() as running,
         pytest.raises(BenchmarkError, match=r"No module named benchmarks\.no_such_module"),
     ):
         running.run(["--flag"], Path("log"))

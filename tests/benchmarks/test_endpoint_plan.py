@@ -9,8 +9,9 @@ import pytest
 from benchmarks.endpoint.__main__ import main
 from benchmarks.endpoint.options import loads, parse
 from benchmarks.endpoint.plan import Run, Settings, Target, flags, planned
-from benchmarks.endpoint.variants import SCHEMA, VARIANTS
 from benchmarks.endpoint.workloads import (
+    SCHEMA,
+    VARIANTS,
     WORKLOADS,
     Closed,
     Load,

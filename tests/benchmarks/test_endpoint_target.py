@@ -13,7 +13,7 @@ import pytest
 from benchmarks.endpoint import measure
 from benchmarks.endpoint.plan import Settings, Target
 from benchmarks.endpoint.target import lack, model_entry, served, site
-from benchmarks.endpoint.variants import VARIANTS
+from benchmarks.endpoint.workloads import VARIANTS
 from benchmarks.running import server as server_module
 from benchmarks.running.machine import Environment
 from benchmarks.running.process import BenchmarkError

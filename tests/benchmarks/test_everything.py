@@ -18,7 +18,7 @@ from benchmarks.guided_conformance.results import sections as conformance_sectio
 from benchmarks.guided_serving.results import sections as serving_sections
 from benchmarks.reporting import joint
 from benchmarks.reporting.joint import Benchmark
-from benchmarks.reporting.sections import Section
+from benchmarks.reporting.report import Section
 from benchmarks.running import program
 from benchmarks.running.process import REPOSITORY, BenchmarkError
 

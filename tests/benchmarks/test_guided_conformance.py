@@ -43,7 +43,7 @@ from benchmarks.guided_conformance.results import (
     tallies,
 )
 from benchmarks.guided_conformance.walks import LONGEST_DRAW, Drawer, Place, Walker, Words, has_bit
-from benchmarks.reporting.sections import as_text as report_text
+from benchmarks.reporting.report import as_text as report_text
 
 # The tokens of the tests: id 0 is the end of the text.
 TEXTS = (b"", b'"', b"a", b"ab", b"b", b"{", b"}", b"1", b"12", b"2", b":", b",", b"[", b"]")

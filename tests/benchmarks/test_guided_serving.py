@@ -29,7 +29,7 @@ from benchmarks.guided_serving.stalls import (
     under_way,
 )
 from benchmarks.guided_serving.throughput import Paired, Throughput
-from benchmarks.reporting.sections import as_text
+from benchmarks.reporting.report import as_text
 from benchmarks.running.process import BenchmarkError
 
 SEEN = Seen(

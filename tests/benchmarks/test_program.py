@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from adapter.builtin_model.model import DefaultModelError
+from benchmarks.reporting.report import Grid, Picture, Section
 from benchmarks.reporting.result import Result
-from benchmarks.reporting.sections import Grid, Picture, Section
 from benchmarks.running import program
 from benchmarks.running.process import REPOSITORY, BenchmarkError
 

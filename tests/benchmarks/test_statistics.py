@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchmarks.reporting.report import table
 from benchmarks.reporting.result import Result, Spread, paired_ratio, significant, spread
-from benchmarks.reporting.sections import table
 
 
 def test_a_spread_is_the_median_between_the_extremes() -> None:
