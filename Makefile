@@ -42,7 +42,7 @@ lint: env-dev ## ruff's rules and formatting
 	$(RUN) ruff format --check .
 
 types: env-dev ## mypy, strict
-	$(RUN) mypy --strict adapter
+	$(RUN) mypy --strict adapter benchmarks tests
 
 unit: env-dev ## only the tests that do without vLLM (seconds)
 	$(RUN) pytest -m "not live" $(PYTEST_ARGS)

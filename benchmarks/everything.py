@@ -15,17 +15,30 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import joint_report, program
-from benchmarks.joint_report import DONE, FAILED, INDEX, SKIPPED, Benchmark, Run
-from benchmarks.page import Section
-from benchmarks.server import REPOSITORY, BenchmarkError, stop
-
-DATA = REPOSITORY.parent / "shared" / "guided-data"
-_NO_DATA = "bench.jsonl and suite.jsonl are not there: --data DIR says where they are"
+from benchmarks import search, search_agreement
+from benchmarks.endpoint import results as endpoint
+from benchmarks.front_end import tables as front_end
+from benchmarks.guided_conformance import results as guided_conformance
+from benchmarks.guided_serving import results as guided_serving
+from benchmarks.reporting import joint
+from benchmarks.reporting.joint import DONE, FAILED, INDEX, Benchmark, Run
+from benchmarks.reporting.result import Result
+from benchmarks.running import program
+from benchmarks.running.process import REPOSITORY, BenchmarkError, last_lines, running
 
 # A benchmark may take 60 s to stop its server.
 _STOP_SECONDS = 90.0
 _LAST_LINES = 20
+
+# The seconds that each one's small version may take, and its report.
+_PROGRAMS = {
+    "endpoint": (300, endpoint.sections),
+    "front_end": (180, front_end.sections),
+    "search": (180, search.sections),
+    "search_agreement": (180, search_agreement.sections),
+    "guided_conformance": (180, guided_conformance.sections),
+    "guided_serving": (180, guided_serving.sections),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     if options.report_only is not None:
         folder = options.report_only
-        print(f"report: {joint_report.write(folder, benchmarks(folder, options.data))}")
+        print(f"report: {joint.write(folder, benchmarks(folder, options.data))}")
         return 0
     options.json = options.out / INDEX
-    return program.run(_run_all, options)
+    return program.run(_run_all, options, lambda _: [])
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -55,8 +68,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--data",
         type=Path,
         metavar="DIR",
-        default=DATA,
-        help="the folder of the guided benchmarks' data (../shared/guided-data)",
+        help="other schemas for the guided benchmarks: see their --data",
     )
     parser.add_argument(
         "--report-only",
@@ -67,62 +79,28 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def benchmarks(folder: Path, data: Path) -> list[Benchmark]:
-    """All of them, with their results in a folder, and test data in another."""
-    from benchmarks import front_end, search, search_agreement
-    from benchmarks.guided_conformance.results import sections as conformance_sections
-    from benchmarks.guided_serving.results import sections as serving_sections
-
-    there = all((data / name).is_file() for name in ("bench.jsonl", "suite.jsonl"))
-    with_data = ("--data", str(data)) if there else ()
-
-    def small(name: str, *more: str) -> tuple[str, ...]:
-        result = folder.resolve() / f"{name}.json"
-        return ("-m", f"benchmarks.{name}", "--quick", "--json", str(result), *more)
-
-    endpoint = folder.resolve() / "endpoint"
-    return [
-        Benchmark("endpoint", small("endpoint", "--out", str(endpoint)), 300, _endpoint_sections),
-        Benchmark(
-            "front_end",
-            small("front_end", "--runs", "2"),
-            180,
-            joint_report.of_json("front_end", front_end.sections),
-        ),
-        Benchmark("search", small("search"), 180, joint_report.of_json("search", search.sections)),
-        Benchmark(
-            "search_agreement",
-            small("search_agreement"),
-            180,
-            joint_report.of_json("search_agreement", search_agreement.sections),
-        ),
-        Benchmark(
-            "guided_conformance",
-            small("guided_conformance", *with_data),
-            180,
-            joint_report.of_json("guided_conformance", conformance_sections),
-            skip="" if there else _NO_DATA,
-        ),
-        Benchmark(
-            "guided_serving",
-            small("guided_serving", *with_data),
-            180,
-            joint_report.of_json("guided_serving", serving_sections),
-        ),
-    ]
+def benchmarks(folder: Path, data: Path | None = None) -> list[Benchmark]:
+    """All of them, with their results in a folder; data: for --data of those that take it."""
+    own = folder.resolve()
+    with_data = () if data is None else ("--data", str(data.resolve()))
+    more: dict[str, tuple[str, ...]] = {
+        "endpoint": ("--out", str(own / "endpoint")),
+        "front_end": ("--runs", "2"),
+        "guided_conformance": with_data,
+        "guided_serving": with_data,
+    }
+    found = []
+    for name, (seconds, report) in _PROGRAMS.items():
+        flags = ("--quick", "--json", str(own / f"{name}.json"), *more.get(name, ()))
+        found.append(Benchmark(name, ("-m", f"benchmarks.{name}", *flags), seconds, report))
+    return found
 
 
-def _endpoint_sections(folder: Path) -> list[Section]:
-    from benchmarks.endpoint.results import sections
-
-    return sections(folder / "endpoint")
-
-
-def _run_all(options: argparse.Namespace) -> program.Outcome:
+def _run_all(options: argparse.Namespace) -> Result:
     return run_all(options, benchmarks(options.out, options.data))
 
 
-def run_all(options: argparse.Namespace, chosen: Sequence[Benchmark]) -> program.Outcome:
+def run_all(options: argparse.Namespace, chosen: Sequence[Benchmark]) -> Result:
     """Run the benchmarks in turn, and write the report of them into the folder options.out.
 
     Raises:
@@ -131,24 +109,26 @@ def run_all(options: argparse.Namespace, chosen: Sequence[Benchmark]) -> program
     folder: Path = options.out
     _clear(folder, chosen)
     runs: list[Run] = []
-    program.save(options, _outcome(folder, chosen, runs))
+    program.save(options, _result(folder, chosen, runs))
     with program.progress_bar(len(chosen), "benchmarks") as bar:
         for benchmark in chosen:
             bar.set_description(benchmark.name)
             runs.append(run_one(benchmark, folder))
-            program.save(options, _outcome(folder, chosen, runs))
+            program.save(options, _result(folder, chosen, runs))
             bar.update()
-    return _outcome(folder, chosen, runs, f"report: {joint_report.write(folder, chosen)}")
+    return _result(folder, chosen, runs, f"report: {joint.write(folder, chosen)}")
 
 
-def _outcome(
+def _result(
     folder: Path, chosen: Sequence[Benchmark], runs: Sequence[Run], text: str = ""
-) -> program.Outcome:
-    values = joint_report.values(folder, chosen)
+) -> Result:
     failed = [run.name for run in runs if run.state == FAILED]
-    failure = f"failed: {', '.join(failed)}" if failed else ""
-    record = {"runs": [asdict(run) for run in runs]}
-    return program.Outcome(text, values, record, failure=failure)
+    return Result(
+        joint.values(folder, chosen),
+        {"runs": [asdict(run) for run in runs]},
+        text=text,
+        failure=f"failed: {', '.join(failed)}" if failed else "",
+    )
 
 
 def _clear(folder: Path, chosen: Sequence[Benchmark]) -> None:
@@ -164,38 +144,21 @@ def _clear(folder: Path, chosen: Sequence[Benchmark]) -> None:
 
 def run_one(benchmark: Benchmark, folder: Path) -> Run:
     """Run a benchmark in a process of its own, as long as it may take."""
-    if benchmark.skip:
-        return Run(benchmark.name, SKIPPED, 0, benchmark.skip)
     log = folder / f"{benchmark.name}.log"
     started = time.monotonic()
-    reason = ""
-    with (folder / f"{benchmark.name}.txt").open("wb") as out, log.open("wb") as err:
-        # A session of its own: Ctrl-C reaches this program alone, which then ends the other.
-        process = subprocess.Popen(
-            [sys.executable, *benchmark.command],
-            cwd=REPOSITORY,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
+    with (
+        (folder / f"{benchmark.name}.txt").open("wb") as out,
+        running(benchmark.command, log, stdout=out, stop_seconds=_STOP_SECONDS) as process,
+    ):
         try:
             status = process.wait(benchmark.seconds)
             reason = f"exit status {status}" if status else ""
         except subprocess.TimeoutExpired:
             reason = f"not done after {benchmark.seconds:g} s"
-        finally:
-            stop(process, _STOP_SECONDS)
     seconds = time.monotonic() - started
     if not reason:
         return Run(benchmark.name, DONE, seconds)
-    return Run(benchmark.name, FAILED, seconds, f"{reason}\n{_end_of(log)}")
-
-
-def _end_of(log: Path) -> str:
-    """The last lines; each state of a progress bar, which overwrites the one before, is one."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join([line for line in lines if line.strip()][-_LAST_LINES:])
+    return Run(benchmark.name, FAILED, seconds, f"{reason}\n{last_lines(log, _LAST_LINES)}")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +22,10 @@ from adapter.guided.matcher import Matcher
 from adapter.guided.program import Part
 from adapter.guided.vocabulary import Vocabulary
 from adapter.languages.grammar.write import as_lark
-from benchmarks import program
 from benchmarks.guided_conformance.__main__ import tiny_vocabulary
-from benchmarks.page import Grid, Section
-from benchmarks.report import paired_ratio, spread
+from benchmarks.reporting.report import Grid, Section
+from benchmarks.reporting.result import Result, paired_ratio, spread
+from benchmarks.running import program
 
 ROUNDS = 15
 QUICK_ROUNDS = 3
@@ -68,14 +69,27 @@ CASES = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print."""
     options = program.parser("grammar_masks", "Masks of grammars with and without terminals.")
-    return program.run(_benchmark, options.parse_args(argv))
+    return program.run(_benchmark, options.parse_args(argv), sections)
 
 
-def _benchmark(options: argparse.Namespace) -> program.Outcome:
+def _benchmark(options: argparse.Namespace) -> Result:
     vocabulary = tiny_vocabulary()
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
     times = {name: _walks(vocabulary, *case, rounds) for name, case in CASES.items()}
     with_, without = ({name: both[i] for name, both in times.items()} for i in (0, 1))
+    ratios = {
+        f"{name}_mask_ratio": paired_ratio(with_[name], without[name]).median for name in times
+    }
+    record = {
+        "microseconds": {"with": with_, "without": without},
+        "llguidance": metadata.version("llguidance"),
+    }
+    return Result(ratios, record, dict.fromkeys(ratios, "with terminals over by characters"))
+
+
+def sections(record: Mapping[str, Any]) -> list[Section]:
+    """The report of what the program wrote."""
+    with_, without = record["microseconds"]["with"], record["microseconds"]["without"]
     rows = [
         [
             name,
@@ -83,24 +97,12 @@ def _benchmark(options: argparse.Namespace) -> program.Outcome:
             spread(with_[name]).text(0),
             paired_ratio(with_[name], without[name]).text(),
         ]
-        for name in times
+        for name in with_
     ]
+    rounds = len(next(iter(with_.values())))
     grid = Grid(["grammar", "by characters, µs", "with terminals, µs", "ratio"], rows)
-    versions = {"llguidance": metadata.version("llguidance")}
-    return program.Outcome(
-        text="",
-        values={
-            f"{name}_mask_ratio": paired_ratio(with_[name], without[name]).median for name in times
-        },
-        record={"microseconds": {"with": with_, "without": without}, "versions": versions},
-        sections=[
-            Section(
-                "Masks of grammars",
-                [f"{rounds} walks each, in turn; llguidance {versions['llguidance']}"],
-                [grid],
-            )
-        ],
-    )
+    text = [f"{rounds} walks each, in turn; llguidance {record['llguidance']}"]
+    return [Section("Masks of grammars", text, [grid])]
 
 
 def _walks(

@@ -13,21 +13,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
-from benchmarks import program
-from benchmarks.page import Grid, Section
-from benchmarks.report import Spread, paired_ratio, spread
+from benchmarks.reporting.report import Grid, Section
+from benchmarks.reporting.result import OVER_RIVAL, Result, Spread, paired_ratio, spread
+from benchmarks.running import program
+from benchmarks.running.process import BenchmarkError
+from benchmarks.running.server import PATHS, Server, running_server
 from benchmarks.search_agreement import PROMPTS
-from benchmarks.server import BenchmarkError, Server, running_server
 
 WIDTH = 4
 MAX_TOKENS = 48
 QUICK_MAX_TOKENS = 32
 QUICK_WARM_UP_TOKENS = 4
-ROUTES = ("/v2/completions", "/v1/completions")
+ROUTES = (PATHS["v2"], PATHS["v1"])
 KINDS = {"ends_early": False, "nothing_ends": True}
 
 # Questions that the built-in model answers in a few words.
 QUESTIONS = [PROMPTS[0], PROMPTS[4], PROMPTS[7]]
+
+UNITS = {"ratio": OVER_RIVAL}
 
 Seconds = dict[str, dict[str, list[float]]]
 """By kind and route, run by run."""
@@ -37,10 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure both kinds, and print the ratios."""
     parser = program.parser("search", "Seconds of a beam search, over vLLM's own.")
     parser.add_argument("--runs", type=int, help="runs of each route and kind (3; quick: 1)")
-    return program.run(_benchmark, parser.parse_args(argv))
+    return program.run(_benchmark, parser.parse_args(argv), sections)
 
 
-def _benchmark(options: argparse.Namespace) -> program.Outcome:
+def _benchmark(options: argparse.Namespace) -> Result:
     quick = options.quick
     questions = QUESTIONS[:1] if quick else QUESTIONS
     max_tokens = QUICK_MAX_TOKENS if quick else MAX_TOKENS
@@ -60,7 +63,7 @@ def _benchmark(options: argparse.Namespace) -> program.Outcome:
                     bar.update()
     record = {"questions": len(questions), "max_tokens": max_tokens, "seconds": seconds}
     values = {f"time_ratio_{kind}": ratio.median for kind, ratio in ratios(seconds).items()}
-    return program.Outcome("", values, record, sections(record))
+    return Result(values, record, UNITS)
 
 
 def run_once(

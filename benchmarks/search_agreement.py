@@ -16,15 +16,18 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
-from benchmarks import program
-from benchmarks.page import Grid, Section
-from benchmarks.server import running_server
+from benchmarks.reporting.report import Grid, Section
+from benchmarks.reporting.result import Result
+from benchmarks.running import program
+from benchmarks.running.server import running_server
 
 MAX_TOKENS = 8
 TOLERANCE = 1e-3
 WIDTHS = (1, 2, 4, 8)
 PENALTIES = (0.0, 1.0, 2.0, -1.0)
 EARLY = (True, False)
+
+UNITS = {"agreement": "share"}
 
 # Every so many cases are a quick run's: all values of every option come up in it.
 QUICK_STEP = 93
@@ -141,10 +144,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print each disagreement, and how many cases agree."""
     parser = program.parser("search_agreement", "Beam search here and in transformers, compared.")
     parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many of the 20")
-    return program.run(_benchmark, parser.parse_args(argv))
+    return program.run(_benchmark, parser.parse_args(argv), sections)
 
 
-def _benchmark(options: argparse.Namespace) -> program.Outcome:
+def _benchmark(options: argparse.Namespace) -> Result:
     folder = ensure_default_model()
     oracle = Oracle(folder)
     chosen = cases(PROMPTS[: options.prompts])[:: QUICK_STEP if options.quick else 1]
@@ -162,7 +165,7 @@ def _benchmark(options: argparse.Namespace) -> program.Outcome:
     agreeing = len(chosen) - len(found)
     values = {"cases": len(chosen), "agreeing": agreeing, "agreement": agreeing / len(chosen)}
     record = {"cases": len(chosen), "disagreements": found}
-    return program.Outcome("", values, record, sections(record))
+    return Result(values, record, UNITS)
 
 
 def sections(record: Mapping[str, Any]) -> list[Section]:

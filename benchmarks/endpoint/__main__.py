@@ -6,22 +6,19 @@
 """
 
 import argparse
-import math
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from benchmarks import program
 from benchmarks.endpoint import results
 from benchmarks.endpoint.measure import measure, plan, settings
 from benchmarks.endpoint.options import parse
 from benchmarks.endpoint.plan import PROGRAM, Target, flags
-from benchmarks.endpoint.raw import Recorded, recorded_runs
-from benchmarks.plots import check_installed
-from benchmarks.report import as_text
+from benchmarks.reporting.plots import check_installed
+from benchmarks.reporting.report import as_text
+from benchmarks.reporting.result import OVER_RIVAL, Result
+from benchmarks.running import program
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.dry_run:
         print("\n".join(commands(options)))
         return 0
-    return program.run(_endpoint, options)
+    return program.run(_endpoint, options, results.sections)
 
 
 def commands(options: argparse.Namespace) -> list[str]:
@@ -44,7 +41,7 @@ def commands(options: argparse.Namespace) -> list[str]:
     ]
 
 
-def _endpoint(options: argparse.Namespace) -> program.Outcome:
+def _endpoint(options: argparse.Namespace) -> Result:
     check_installed()
     folder, failures = options.report_only, 0
     if folder is None:
@@ -52,30 +49,23 @@ def _endpoint(options: argparse.Namespace) -> program.Outcome:
     return outcome(folder, failures)
 
 
-def outcome(folder: Path, failures: int = 0) -> program.Outcome:
+def outcome(folder: Path, failures: int = 0) -> Result:
     """What a folder's runs say; its summary, pictures and page are written anew.
 
     Raises:
         BenchmarkError: it holds no runs, or matplotlib is not installed.
     """
-    sections = results.rebuild(folder)
-    measured_on = "\n".join(["Measured on", *results.facts(folder)])
+    record = results.record_of(folder)
+    sections = results.rebuild(folder, record)
+    measured_on = "\n".join(["Measured on", *results.facts(record)])
     written = f"Written: {folder / results.PAGE_FILE}"
-    return program.Outcome(
+    return Result(
+        results.ratios(record),
+        record,
+        {"ratio": OVER_RIVAL},
         text="\n\n".join([measured_on, as_text(sections), written]),
-        values=results.ratios(folder),
-        record={
-            "measured_on": results.read_environment(folder),
-            "runs": [_as_json(run) for run in recorded_runs(folder)],
-        },
-        sections=sections,
         failure=f"{failures} runs could not be measured." if failures else "",
     )
-
-
-def _as_json(run: Recorded) -> dict[str, Any]:
-    rate = run.offered_rate if math.isfinite(run.offered_rate) else None
-    return asdict(run) | {"offered_rate": rate, "flags": run.flags()}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.endpoint import results
-from benchmarks.endpoint.client import Client, last_lines, running_client
 from benchmarks.endpoint.options import loads
 from benchmarks.endpoint.plan import (
     Run,
@@ -23,12 +22,13 @@ from benchmarks.endpoint.plan import (
     raw_file,
     raw_folder,
 )
-from benchmarks.endpoint.target import Site, lack, model_entry, served, site
-from benchmarks.endpoint.variants import PATHS, ROUTES, VARIANTS
-from benchmarks.endpoint.workloads import check_lengths, workloads
-from benchmarks.environment import Environment
-from benchmarks.program import progress_bar
-from benchmarks.server import REPOSITORY, BenchmarkError
+from benchmarks.endpoint.target import lack, model_entry, served, site
+from benchmarks.endpoint.vllm_bench import LOG_LINES, Client, running_client
+from benchmarks.endpoint.workloads import VARIANTS, check_lengths, workloads
+from benchmarks.running.machine import Environment
+from benchmarks.running.process import REPOSITORY, BenchmarkError, last_lines
+from benchmarks.running.program import progress_bar
+from benchmarks.running.server import PATHS, ROUTES, Site
 
 # What must not have changed where runs are added to a folder.
 _SAME_SERVER = ("version", "model", "max_model_len", "prefix_cache")
@@ -168,7 +168,7 @@ class _Session:
                 bar.set_description(f"{run.variant.name} {run.load.name} /{run.route}")
                 if self._do(client, run, self._folder) != 0:
                     failures += 1
-                    end = last_lines(log_file(self._folder, run.name))
+                    end = last_lines(log_file(self._folder, run.name), LOG_LINES)
                     self._not_measured(f"{run.name} ended in an error:\n{end}")
                 bar.update()
         return failures

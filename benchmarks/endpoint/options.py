@@ -1,20 +1,22 @@
 """The command line."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import program
-from benchmarks.endpoint.variants import VARIANTS
 from benchmarks.endpoint.workloads import (
     FEWEST_PROMPTS,
     SHAREGPT,
+    VARIANTS,
     WORKLOADS,
     Closed,
     Load,
     Open,
 )
+from benchmarks.running import program
+
+Adder = Callable[..., argparse.Action]
 
 _GRID = [name for name in WORKLOADS if name not in {"tiny", SHAREGPT}]
 
@@ -36,9 +38,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "endpoint",
         "/v2/completions beside /v1/completions of one server, by vLLM's own benchmark.",
     )
-    _add_target(parser)
-    _add_load(parser)
-    _add_folder(parser)
+    _add_target(parser.add_argument_group("what is measured").add_argument)
+    _add_load(parser.add_argument_group("the load").add_argument)
+    _add_folder(parser.add_argument_group("the results").add_argument)
     options = parser.parse_args(argv)
     for name, (whole, quick) in _DEFAULTS.items():
         if getattr(options, name) is None:
@@ -54,29 +56,19 @@ def loads(options: argparse.Namespace) -> list[Load]:
     ]
 
 
-def _add_target(parser: argparse.ArgumentParser) -> None:
-    target = parser.add_argument_group("what is measured")
-    target.add_argument(
+def _add_target(add: Adder) -> None:
+    add(
         "--base-url",
         metavar="URL",
         help="a server that runs, such as http://127.0.0.1:8000; its key in OPENAI_API_KEY. "
         "Without it, a server is started on the loopback.",
     )
-    target.add_argument(
-        "--ready-seconds",
-        type=float,
-        default=0.0,
-        metavar="S",
-        help="how long to wait for the server at --base-url to be ready (0)",
-    )
-    target.add_argument("--model", help="the name it is served under (the server's first)")
-    target.add_argument(
-        "--tokenizer", help="a folder or a name on the hub (what the server says of its model)"
-    )
-    target.add_argument(
-        "--model-folder", type=Path, metavar="DIR", help="start with this model (the built-in one)"
-    )
-    target.add_argument(
+    wait = "how long to wait for the server at --base-url to be ready (0)"
+    add("--ready-seconds", type=float, default=0.0, metavar="S", help=wait)
+    add("--model", help="the name it is served under (the server's first)")
+    add("--tokenizer", help="a folder or a name on the hub (what the server says of its model)")
+    add("--model-folder", type=Path, metavar="DIR", help="start with this model (the built-in one)")
+    add(
         "--server-args",
         default="",
         metavar="FLAGS",
@@ -85,83 +77,35 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_load(parser: argparse.ArgumentParser) -> None:
-    load = parser.add_argument_group("the load")
-    load.add_argument(
-        "--workloads",
-        nargs="+",
-        choices=WORKLOADS,
-        metavar="NAME",
-        help=f"shapes: {', '.join(WORKLOADS)} (all but tiny and sharegpt)",
-    )
-    load.add_argument("--sharegpt-file", type=Path, metavar="FILE", help="for sharegpt")
-    load.add_argument(
-        "--variants",
-        nargs="+",
-        choices=VARIANTS,
-        metavar="NAME",
-        help=f"ways of asking: {', '.join(VARIANTS)} (plain)",
-    )
-    load.add_argument(
-        "--concurrency",
-        type=_count,
-        nargs="*",
-        metavar="N",
-        help="closed loops with so many requests at a time (1 4 16 64)",
-    )
-    load.add_argument(
-        "--rates",
-        type=_positive,
-        nargs="*",
-        metavar="R",
-        help="open loops with so many requests a second, as a Poisson process (none)",
-    )
-    load.add_argument(
-        "--rate-seconds", type=_positive, metavar="S", help="how long those are sent (60)"
-    )
-    load.add_argument(
-        "--num-prompts",
-        type=_count,
-        metavar="N",
-        help="requests of every run (4 for each at a time, or those of --rate-seconds)",
-    )
-    load.add_argument(
-        "--fewest-prompts",
-        type=_count,
-        metavar="N",
-        help="requests of a run that would have fewer, without --num-prompts (20)",
-    )
-    load.add_argument("--repeats", type=_count, metavar="N", help="runs of each load (3)")
-    load.add_argument("--seed", type=int, default=0, help="of prompts and arrivals (0)")
-    load.add_argument(
-        "--goodput",
-        nargs="+",
-        default=(),
-        metavar="NAME:MS",
-        help="count the requests that keep to all of these: ttft, tpot, e2el, milliseconds each",
-    )
+def _add_load(add: Adder) -> None:
+    for flag, known, words in (
+        ("--workloads", WORKLOADS, f"shapes: {', '.join(WORKLOADS)} (all but tiny and sharegpt)"),
+        ("--variants", VARIANTS, f"ways of asking: {', '.join(VARIANTS)} (plain)"),
+    ):
+        add(flag, nargs="+", choices=known, metavar="NAME", help=words)
+    add("--sharegpt-file", type=Path, metavar="FILE", help="for sharegpt")
+    closed = "closed loops with so many requests at a time (1 4 16 64)"
+    add("--concurrency", type=_count, nargs="*", metavar="N", help=closed)
+    rates = "open loops with so many requests a second, as a Poisson process (none)"
+    add("--rates", type=_positive, nargs="*", metavar="R", help=rates)
+    add("--rate-seconds", type=_positive, metavar="S", help="how long those are sent (60)")
+    prompts = "requests of every run (4 for each at a time, or those of --rate-seconds)"
+    add("--num-prompts", type=_count, metavar="N", help=prompts)
+    fewest = "requests of a run that would have fewer, without --num-prompts (20)"
+    add("--fewest-prompts", type=_count, metavar="N", help=fewest)
+    add("--repeats", type=_count, metavar="N", help="runs of each load (3)")
+    add("--seed", type=int, default=0, help="of prompts and arrivals (0)")
+    goodput = "count the requests that keep to all of these: ttft, tpot, e2el, milliseconds each"
+    add("--goodput", nargs="+", default=(), metavar="NAME:MS", help=goodput)
 
 
-def _add_folder(parser: argparse.ArgumentParser) -> None:
-    folder = parser.add_argument_group("the results")
-    folder.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="where they go (benchmarks/results/DATE-DEVICE-MODEL)",
-    )
-    folder.add_argument(
-        "--resume", action="store_true", help="go on in a folder; do not repeat its runs"
-    )
-    folder.add_argument(
-        "--report-only",
-        type=Path,
-        metavar="FOLDER",
-        help="run nothing; make tables, pictures and page from a folder's runs",
-    )
-    folder.add_argument(
-        "--dry-run", action="store_true", help="print the commands; run and start nothing"
-    )
+def _add_folder(add: Adder) -> None:
+    out = "where they go (benchmarks/results/DATE-DEVICE-MODEL)"
+    add("--out", type=Path, metavar="FOLDER", help=out)
+    add("--resume", action="store_true", help="go on in a folder; do not repeat its runs")
+    again = "run nothing; make tables, pictures and page from a folder's runs"
+    add("--report-only", type=Path, metavar="FOLDER", help=again)
+    add("--dry-run", action="store_true", help="print the commands; run and start nothing")
 
 
 def _count(text: str) -> int:

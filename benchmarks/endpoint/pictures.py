@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.endpoint.comparison import COMPARED, Cell
-from benchmarks.endpoint.variants import ROUTES
-from benchmarks.page import Picture
-from benchmarks.plots import Line, Panel, exact, picture
-from benchmarks.report import Spread
+from benchmarks.endpoint.runs import COMPARED, Cell
+from benchmarks.reporting.plots import Line, Panel, exact, picture
+from benchmarks.reporting.report import Picture
+from benchmarks.reporting.result import Spread
+from benchmarks.running.server import ROUTES
 
 _PERCENTILES = ("p50", "p95", "p99")
 _LATENCIES = {"ttft": "time to first token", "tpot": "time per output token"}

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.endpoint.variants import PATHS, ROUTES, Route, Variant
-from benchmarks.endpoint.workloads import Load, Workload
+from benchmarks.endpoint.workloads import Load, Variant, Workload
+from benchmarks.running.server import PATHS, ROUTES, Route
 
 PROGRAM = "benchmarks.endpoint.vllm_bench"
 WHOLE_BACKEND = "openai-whole"

@@ -7,15 +7,25 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks.endpoint.comparison import COMPARED, Cell, cells, named_ratios
 from benchmarks.endpoint.pictures import Named, pictures
-from benchmarks.endpoint.raw import COUNTS, FACTS, LATENCIES, RATES, Recorded, recorded_runs
-from benchmarks.endpoint.variants import ROUTES, VARIANTS
-from benchmarks.endpoint.workloads import WORKLOADS, Closed, Load, Open
-from benchmarks.environment import Environment
-from benchmarks.page import Grid, Section, page
-from benchmarks.report import Spread, significant
-from benchmarks.server import BenchmarkError
+from benchmarks.endpoint.runs import (
+    COMPARED,
+    COUNTS,
+    FACTS,
+    LATENCIES,
+    RATES,
+    Cell,
+    Recorded,
+    cells,
+    named_ratios,
+    recorded_runs,
+)
+from benchmarks.endpoint.workloads import VARIANTS, WORKLOADS, Closed, Load, Open
+from benchmarks.reporting.report import Grid, Section, page
+from benchmarks.reporting.result import Spread, significant
+from benchmarks.running.machine import Environment
+from benchmarks.running.process import BenchmarkError
+from benchmarks.running.server import ROUTES
 
 TITLE = "/v2/completions beside /v1/completions"
 
@@ -56,39 +66,45 @@ def read_environment(folder: Path) -> dict[str, Any]:
     return content
 
 
-def rebuild(folder: Path) -> list[Section]:
+def record_of(folder: Path) -> dict[str, Any]:
+    """What a folder's runs are, and what they were measured on.
+
+    Raises:
+        BenchmarkError: it holds no runs, or is no folder of results.
+    """
+    runs = [run.as_json() for run in recorded_runs(folder)]
+    return {"measured_on": read_environment(folder), "runs": runs}
+
+
+def rebuild(folder: Path, record: Mapping[str, Any]) -> list[Section]:
     """Write summary.csv, plots/ and report.html of a folder anew; give the page's sections.
 
     Raises:
-        BenchmarkError: the folder holds no runs, or matplotlib is not installed.
+        BenchmarkError: matplotlib is not installed.
     """
-    write_summary(folder / "summary.csv", recorded_runs(folder))
-    found, drawn = _parts(folder)
+    write_summary(folder / "summary.csv", _runs(record))
+    found, drawn = _parts(record)
     plots = folder / "plots"
     plots.mkdir(exist_ok=True)
     for named in drawn:
         (plots / f"{named.name}.png").write_bytes(named.picture.png)
-    document = page(TITLE, facts(folder), found)
+    document = page(TITLE, facts(record), found)
     (folder / PAGE_FILE).write_text(document, encoding="utf-8")
     return found
 
 
-def sections(folder: Path) -> list[Section]:
-    """A folder's results as parts of a page.
+def sections(record: Mapping[str, Any]) -> list[Section]:
+    """The report of what record_of gives.
 
     Raises:
-        BenchmarkError: the folder holds no runs, or matplotlib is not installed.
+        BenchmarkError: matplotlib is not installed.
     """
-    return _parts(folder)[0]
+    return _parts(record)[0]
 
 
-def facts(folder: Path) -> list[str]:
-    """What a folder's runs were measured on: lines for people.
-
-    Raises:
-        BenchmarkError: it is no folder of results.
-    """
-    content = read_environment(folder)
+def facts(record: Mapping[str, Any]) -> list[str]:
+    """What the runs were measured on: lines for people."""
+    content = record["measured_on"]
     server = content["server"]
     lines = Environment(**content["environment"]).lines()
     lines.append(f"server: {server['command'] or server['base_url']}, vLLM {server['version']}")
@@ -96,13 +112,13 @@ def facts(folder: Path) -> list[str]:
     return lines
 
 
-def ratios(folder: Path) -> dict[str, float]:
-    """Median ratios by name.
+def ratios(record: Mapping[str, Any]) -> dict[str, float]:
+    """Median ratios by name."""
+    return named_ratios(cells(_runs(record)))
 
-    Raises:
-        BenchmarkError: the folder holds no runs.
-    """
-    return named_ratios(cells(recorded_runs(folder)))
+
+def _runs(record: Mapping[str, Any]) -> list[Recorded]:
+    return [Recorded.from_json(run) for run in record["runs"]]
 
 
 def write_summary(file: Path, runs: Sequence[Recorded]) -> None:
@@ -124,9 +140,9 @@ def write_summary(file: Path, runs: Sequence[Recorded]) -> None:
             )
 
 
-def _parts(folder: Path) -> tuple[list[Section], list[Named]]:
+def _parts(record: Mapping[str, Any]) -> tuple[list[Section], list[Named]]:
     """The sections, and the pictures in them by name."""
-    measured = cells(recorded_runs(folder))
+    measured = cells(_runs(record))
     found: list[Section] = []
     drawn: list[Named] = []
     for workload, group in groupby(measured, lambda cell: cell.workload):
@@ -143,7 +159,7 @@ def _parts(folder: Path) -> tuple[list[Section], list[Named]]:
         found.append(
             Section(f"Endpoint: {shape}", text, grids, [picture.picture for picture in named])
         )
-    if missing := read_environment(folder).get("not_measured"):
+    if missing := record["measured_on"].get("not_measured"):
         found.append(Section("Endpoint: not measured", missing))
     return found, drawn
 

@@ -13,15 +13,19 @@ import argparse
 import json
 import os
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import IO, Any
 
-from benchmarks.endpoint.plan import WHOLE_BACKEND
+from benchmarks.endpoint.plan import PROGRAM, WHOLE_BACKEND
+from benchmarks.running.process import BenchmarkError, claim_stdout, last_lines, running
+from benchmarks.running.server import ENGINE_ENVIRONMENT
 
 
 def main() -> int:
@@ -30,8 +34,7 @@ def main() -> int:
         run(sys.argv[1:])
         return 0
     # What vLLM prints must not mix with the answers.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    answers = claim_stdout()
     import_client()
     return run_many(sys.stdin, answers)
 
@@ -164,6 +167,51 @@ async def request_whole(request_func_input: Any, session: Any, pbar: Any = None)
     if pbar is not None:
         pbar.update(1)
     return output
+
+
+LOG_LINES = 8
+
+
+class Client:
+    """A process that has imported vLLM and runs its benchmark when asked."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", own_log: Path) -> None:
+        self._process = process
+        self._own_log = own_log
+
+    def run(self, flags: Sequence[str], log: Path) -> int:
+        """The exit status of one run; what it prints goes to the log.
+
+        Raises:
+            BenchmarkError: the client itself ended.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = json.dumps({"flags": list(flags), "log": str(log.resolve())})
+        try:
+            self._process.stdin.write(f"{request}\n".encode())
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = b""
+        if not answer:
+            raise BenchmarkError(f"vLLM's benchmark ended:\n{last_lines(self._own_log, LOG_LINES)}")
+        return int(answer)
+
+
+@contextmanager
+def running_client() -> Iterator[Client]:
+    """Start the client; end it and its run on leaving."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        with running(
+            ["-m", PROGRAM],
+            log,
+            environment={"VLLM_NO_USAGE_STATS": ENGINE_ENVIRONMENT["VLLM_NO_USAGE_STATS"]},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            yield Client(process, log)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Whether guided decoding keeps its word: JSON schemas with instances, for every backend.
 
-`python -m benchmarks.guided_conformance --data DIR` compiles each schema of DIR/bench.jsonl (of the
-real world) and DIR/suite.jsonl (the official test suite) as the server does, walks the tokens of
-its valid and invalid instances under the masks, and draws random texts from them. No model runs:
-the built-in tokenizer is all it needs. Exit status 1 where anything broke its schema unnoticed.
+`python -m benchmarks.guided_conformance` admits each schema of two sets, bench (of the real world)
+and suite (the official test suite), as the server does, walks the tokens of its valid and invalid
+instances under the masks, and draws random texts from them. No model runs: the built-in tokenizer
+is all it needs. Exit status 1 where anything broke its schema unnoticed.
 
 An instance's keys may come in any order, and a library may have one of its own: what is rejected is
 tried again in others. A schema is *under* where an invalid instance got through, or a text might

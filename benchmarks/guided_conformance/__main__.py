@@ -1,4 +1,4 @@
-"""The program: `python -m benchmarks.guided_conformance --data DIR`."""
+"""The program: `python -m benchmarks.guided_conformance`."""
 
 import argparse
 import asyncio
@@ -13,13 +13,22 @@ from typing import Any
 from adapter.builtin_model.model import ensure_tiny_model
 from adapter.guided.constraint import BACKENDS
 from adapter.guided.vocabulary import Vocabulary, eos_token_ids, read_vocabulary
-from benchmarks import program
-from benchmarks.guided_conformance.admission import admission_times
-from benchmarks.guided_conformance.cases import SETS, Case, Task, read_cases, sample
-from benchmarks.guided_conformance.figures import figures, is_bad, recorded_fills, tallies
+from benchmarks.guided_conformance.cases import SETS, Case, Task, read_cases
+from benchmarks.guided_conformance.judge import admission_times
 from benchmarks.guided_conformance.outcomes import Outcome
-from benchmarks.guided_conformance.results import sections
+from benchmarks.guided_conformance.results import (
+    UNITS,
+    figures,
+    is_bad,
+    recorded_fills,
+    sections,
+    tallies,
+)
 from benchmarks.guided_conformance.workers import Setting, Workers
+from benchmarks.reporting.result import Result
+from benchmarks.running import program
+from benchmarks.running.process import BenchmarkError
+from benchmarks.schema_sets import BENCH
 
 PACKAGES = ("llguidance", "xgrammar", "outlines_core", "lm-format-enforcer", "jsonschema")
 PLAN_SECONDS = 5.0  # the server's default limit
@@ -29,14 +38,16 @@ QUICK_SCHEMAS = 8
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print; 1 where something broke its schema unnoticed."""
-    return program.run(_benchmark, _parse(argv))
+    return program.run(_benchmark, _parse(argv), sections)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = program.parser(
         "guided_conformance", "Whether guided decoding keeps its word, for every backend."
     )
-    parser.add_argument("--data", type=Path, required=True, help="the folder of the test data")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="other schemas: DIR/bench.jsonl, DIR/suite.jsonl"
+    )
     parser.add_argument("--backends", type=listed(BACKENDS), default=list(BACKENDS), help="all")
     parser.add_argument("--sets", type=listed(SETS), default=list(SETS), help="bench,suite")
     parser.add_argument("--limit", type=int, help="only so many schemas of each set")
@@ -62,15 +73,11 @@ def listed(known: Iterable[str]) -> Any:
     return parse
 
 
-def _benchmark(options: argparse.Namespace) -> program.Outcome:
+def _benchmark(options: argparse.Namespace) -> Result:
     limit = options.limit or (QUICK_SCHEMAS if options.quick else None)
-    cases = [
-        case
-        for name in options.sets
-        for case in sample(read_cases(options.data / f"{name}.jsonl", name), limit, 0)
-    ]
+    cases, missing = _cases(options.sets, options.data, limit)
     vocabulary = tiny_vocabulary()
-    real = [case for case in cases if case.set == "bench"]
+    real = [case for case in cases if case.set == BENCH]
     times = []
     if real and not options.quick:
         times = asyncio.run(admission_times(vocabulary, real, options.seconds))
@@ -81,12 +88,33 @@ def _benchmark(options: argparse.Namespace) -> program.Outcome:
         "libraries": ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES),
         "backends": [name for name in options.backends if name not in broken],
         "broken": broken,
+        "missing": missing,
         "admission_ms": times,
         "fill_us": recorded_fills(found),
         "outcomes": [outcome.record() for outcome in outcomes],
     }
     failure = "something broke its schema unnoticed" if is_bad(values) else ""
-    return program.Outcome("", values, record, sections(record), failure)
+    return Result(values, record, UNITS, failure=failure)
+
+
+def _cases(
+    names: Sequence[str], folder: Path | None, limit: int | None
+) -> tuple[list[Case], dict[str, str]]:
+    """The cases of all sets that can be had, and why others cannot.
+
+    Raises:
+        BenchmarkError: none can.
+    """
+    cases: list[Case] = []
+    missing: dict[str, str] = {}
+    for name in names:
+        try:
+            cases += read_cases(name, folder, limit)
+        except (BenchmarkError, OSError) as error:
+            missing[name] = str(error)
+    if not cases:
+        raise BenchmarkError("\n".join(["There are no schemas:", *missing.values()]))
+    return cases, missing
 
 
 def _judged(

@@ -1,8 +1,10 @@
-"""Judging a schema with a backend: its instances walked through the masks, and random draws."""
+"""Judging a schema with a backend: admitted, its instances walked through the masks, and draws."""
 
 import asyncio
+import contextlib
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +12,12 @@ import numpy.typing as npt
 
 from adapter.errors import ApiError
 from adapter.guided.backends.registry import LIBRARIES, Libraries, Maker
-from adapter.guided.compile.service import CompiledConstraint
+from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.compile.validation import check_fault
+from adapter.guided.constraint import AUTO, Constraint, Kind
 from adapter.guided.vocabulary import Vocabulary
 from adapter.guided.whitespace import DEFAULT
-from benchmarks.guided_conformance.admission import json_constraint, new_service, warm
-from benchmarks.guided_conformance.cases import Case, Task
-from benchmarks.guided_conformance.draws import Draw, Drawer
-from benchmarks.guided_conformance.instances import as_text, orders
+from benchmarks.guided_conformance.cases import Case, Task, as_text, orders
 from benchmarks.guided_conformance.outcomes import (
     Outcome,
     Unjudged,
@@ -26,7 +26,7 @@ from benchmarks.guided_conformance.outcomes import (
     short,
     verdict,
 )
-from benchmarks.guided_conformance.walks import Walk, Walker
+from benchmarks.guided_conformance.walks import Draw, Drawer, Walk, Walker
 
 DRAWS = (4, 15, 60, 60)
 """The random draws of a schema: after so many tokens each is brought to an end where it can be."""
@@ -231,3 +231,48 @@ class _Texts:
 
 def _end_of(text: str, reached: int) -> str:
     return repr(text.encode()[:reached][-60:])
+
+
+CACHE_BYTES = 256 * 2**20  # the server's default
+LOADING_SECONDS = 15.0
+
+
+def json_constraint(schema: Any, backend: str) -> Constraint:
+    """The constraint of a request with this guided_json."""
+    return Constraint("guided_json", Kind.JSON, json.dumps(schema), backend)
+
+
+def new_service(vocabulary: Vocabulary, seconds: float) -> CompileService:
+    """The server's, with its default limits but for the time."""
+    return CompileService(vocabulary, seconds=seconds, cache_bytes=CACHE_BYTES, relaxed=True)
+
+
+async def warm(service: CompileService, backends: Iterable[str]) -> None:
+    """Let each backend compile something, until its library is surely loaded."""
+    for backend in backends:
+        for attempt in range(6):
+            started = time.monotonic()
+            with contextlib.suppress(ApiError):
+                await service.compile(json_constraint({"const": f"warm {attempt}"}, backend))
+            if attempt > 1 and time.monotonic() - started < 0.5:
+                break
+
+
+async def admission_times(
+    vocabulary: Vocabulary, cases: Iterable[Case], seconds: float
+) -> list[float]:
+    """Milliseconds that a request waits for its constraint under `auto`, none of them known."""
+    service = new_service(vocabulary, seconds)
+    service.start()
+    times = []
+    try:
+        await warm(service, [AUTO])
+        await asyncio.sleep(LOADING_SECONDS)  # the other libraries are loaded in between
+        for case in cases:
+            started = time.perf_counter()
+            with contextlib.suppress(ApiError):  # a refusal is an answer too
+                await service.compile(json_constraint(case.schema, AUTO))
+            times.append((time.perf_counter() - started) * 1000)
+    finally:
+        service.close()
+    return times

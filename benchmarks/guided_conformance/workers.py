@@ -12,7 +12,7 @@ from adapter.guided.vocabulary import Vocabulary
 from benchmarks.guided_conformance.cases import Task
 from benchmarks.guided_conformance.judge import Judge
 from benchmarks.guided_conformance.outcomes import Outcome, failed
-from benchmarks.server import BenchmarkError
+from benchmarks.running.process import BenchmarkError
 
 SCHEMA_LIMITS = 12
 """How many times the limit of a plan all work on a schema may take."""

@@ -1,11 +1,15 @@
 """What is asked of a server: streams, constraints, and constraints that nobody has seen before."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.server import Server
+from benchmarks.running.process import BenchmarkError
+from benchmarks.running.server import Server
+from benchmarks.schema_sets import BENCH, read_set
+from benchmarks.schema_sets.real import real_schemas
 
 BACKENDS = ("xgrammar", "guidance", "outlines", "lm-format-enforcer", "auto")
 RIVAL = "vllm_outlines"
@@ -60,15 +64,23 @@ def streamed(server: Server, max_tokens: int) -> dict[str, Any]:
     }
 
 
-def base_schemas(data: Path | None) -> list[dict[str, Any]]:
-    """The schemas that the cold ones are made of, COLD_REQUESTS / 2 of them: the largest ones of
-    the data set, and others of all sizes; made-up ones without it."""
+def real_or_none(data: Path | None) -> list[dict[str, Any]] | None:
+    """The schemas of the real set, or of DIR/bench.jsonl; None where they cannot be had."""
+    try:
+        rows = real_schemas() if data is None else read_set(BENCH, data)
+    except BenchmarkError as error:
+        print(f"made-up schemas, as there are no real ones: {error}", file=sys.stderr)
+        return None
+    return [row["schema"] for row in rows]
+
+
+def base_schemas(known: Sequence[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """The schemas that the cold ones are made of, COLD_REQUESTS / 2 of them: the largest known
+    ones, and others of all sizes; made-up ones where none are known."""
     count = COLD_REQUESTS // 2
-    if data is None:
+    if known is None:
         return [_made_up(10 * number) for number in range(1, count + 1)]
-    lines = (data / "bench.jsonl").read_text(encoding="utf-8").splitlines()
-    schemas = [json.loads(line)["schema"] for line in lines]
-    schemas.sort(key=lambda schema: len(json.dumps(schema)), reverse=True)
+    schemas = sorted(known, key=lambda schema: len(json.dumps(schema)), reverse=True)
     others = schemas[LARGEST_SCHEMAS:]
     step = len(others) // (count - LARGEST_SCHEMAS)
     mixed = zip(schemas[:LARGEST_SCHEMAS], others[::step], strict=False)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.guided_serving.client import Answer, Seen
+from benchmarks.guided_serving.arrivals import Answer, Seen
 from benchmarks.guided_serving.stalls import (
     ALONE,
     COLD,
@@ -23,14 +23,16 @@ from benchmarks.guided_serving.stalls import (
     under_way,
 )
 from benchmarks.guided_serving.throughput import Paired, Throughput
-from benchmarks.page import Grid, Section
-from benchmarks.report import paired_ratio, spread
+from benchmarks.reporting.report import Grid, Section
+from benchmarks.reporting.result import paired_ratio, spread
+
+UNITS = {"throughput_ratio": "times unguided", "_ms": "ms", "_median_s": "s"}
 
 TARGET_MS = 150.0
 TARGET_RATIO = 3.0
 
 _COLD_SCHEMAS = {
-    True: "The cold constraints are made-up schemas; --data DIR takes real ones.",
+    True: "The cold constraints are made-up schemas, as the real ones could not be fetched.",
     False: "The cold constraints are real schemas, the largest among them.",
 }
 
@@ -53,7 +55,9 @@ def sections(record: Mapping[str, Any]) -> list[Section]:
         kind: {name: Paired(**paired) for name, paired in contenders.items()}
         for kind, contenders in record["throughput"].items()
     }
-    stalls = {name: [_seen(seen) for seen in runs] for name, runs in record["stalls"].items()}
+    stalls = {
+        name: [Seen.from_json(seen) for seen in runs] for name, runs in record["stalls"].items()
+    }
     found = []
     if throughput:
         title = "Guided serving: throughput"
@@ -67,11 +71,6 @@ def sections(record: Mapping[str, Any]) -> list[Section]:
         found.append(Section("Guided serving: stalls", text, grids))
         found.append(Section("Guided serving: the worst gaps", _worst_gaps(stalls)))
     return found
-
-
-def _seen(seen: Mapping[str, Any]) -> Seen:
-    answers = [Answer(**answer) for answer in seen["answers"]]
-    return Seen(seen["times"], answers, seen["late"], seen["labels"])
 
 
 def _throughput_grid(throughput: Throughput) -> Grid:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.guided_serving.client import Arrivals, Seen, run_client
+from benchmarks.guided_serving.arrivals import Arrivals, Seen, run_arrivals
 from benchmarks.guided_serving.requests import (
     BACKENDS,
     COLD_REQUESTS,
@@ -14,7 +14,7 @@ from benchmarks.guided_serving.requests import (
     cold_requests,
     streamed,
 )
-from benchmarks.server import Server
+from benchmarks.running.server import Server
 
 COLD_ENFORCER_REQUESTS = 16
 COLD_SPACING = 0.375  # seconds: 40 requests in 15 s
@@ -77,7 +77,7 @@ def _unguided(count: int) -> tuple[list[dict[str, Any]], list[str]]:
 def alone(server: Server, path: str) -> Seen:
     """A stream with nobody beside it."""
     plain = streamed(server, ALONE_TOKENS) | {"ignore_eos": True}
-    return run_client(Arrivals(server.port, path, plain, [], 0, PATIENCE), [])
+    return run_arrivals(Arrivals(server.port, path, plain, [], 0, PATIENCE), [])
 
 
 def beside(server: Server, path: str, others: list[dict[str, Any]], labels: list[str]) -> Seen:
@@ -88,7 +88,7 @@ def beside(server: Server, path: str, others: list[dict[str, Any]], labels: list
         common | {"prompt": f"{number}: an example in JSON. "} | fields
         for number, fields in enumerate(others)
     ]
-    return run_client(Arrivals(server.port, path, plain, bodies, COLD_SPACING, PATIENCE), labels)
+    return run_arrivals(Arrivals(server.port, path, plain, bodies, COLD_SPACING, PATIENCE), labels)
 
 
 def gaps_ms(seen: Seen) -> list[float]:

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks import program
 from benchmarks.guided_serving.requests import PATHS, PROMPT, guided, streamed
-from benchmarks.load import Load, run_load
-from benchmarks.server import BenchmarkError, Server
+from benchmarks.running import program
+from benchmarks.running.load import Load, run_load
+from benchmarks.running.process import BenchmarkError
+from benchmarks.running.server import Server
 
 STREAMS = 16
 MAX_TOKENS = 64

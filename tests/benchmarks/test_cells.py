@@ -6,7 +6,7 @@ import pytest
 
 from adapter.contract.parsing import parse_request
 from adapter.contract.request import unknown_fields
-from benchmarks.cells import (
+from benchmarks.front_end.cells import (
     MODEL,
     REQUEST_CELL,
     STREAMING_CELL,
@@ -18,7 +18,7 @@ from benchmarks.cells import (
     quick_cells,
     sized_cell,
 )
-from benchmarks.load import LoadResult
+from benchmarks.running.load import LoadResult
 
 
 def run(cpu_seconds: float, tokens: int = 1000, events: int = 1000) -> Run:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.endpoint import client, vllm_bench
-from benchmarks.server import BenchmarkError
+from benchmarks.endpoint import vllm_bench
+from benchmarks.running.process import BenchmarkError, last_lines
 
 
 def test_each_run_is_a_process_of_its_own(
@@ -37,14 +37,14 @@ def test_each_run_is_a_process_of_its_own(
     assert vllm_bench.run_many(io.StringIO("".join(requests)), answers) == 0
     assert answers.getvalue().split() == ["0", "2", "1", "0"]
     assert (tmp_path / "again").read_text() == "run 1 of ['again']\n"
-    assert "ValueError: no such server" in client.last_lines(tmp_path / "broken")
+    assert "ValueError: no such server" in last_lines(tmp_path / "broken")
     assert capfd.readouterr().out == ""
 
 
 def test_a_client_that_ends_is_told_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "PROGRAM", "benchmarks.no_such_module")
+    monkeypatch.setattr(vllm_bench, "PROGRAM", "benchmarks.no_such_module")
     with (
-        client.running_client() as running,
+        vllm_bench.running_client() as running,
         pytest.raises(BenchmarkError, match=r"No module named benchmarks\.no_such_module"),
     ):
         running.run(["--flag"], Path("log"))

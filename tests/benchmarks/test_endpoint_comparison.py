@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.endpoint.comparison import Cell, cells, named_ratios
-from benchmarks.endpoint.raw import Recorded
+from benchmarks.endpoint.runs import Cell, Recorded, cells, named_ratios
 
 
 def run(route: str, repeat: int, e2el: float, *, failed: int = 0, tokens: int = 640) -> Recorded:

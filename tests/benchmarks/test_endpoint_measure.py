@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.endpoint import measure
 from benchmarks.endpoint.options import parse
-from benchmarks.endpoint.raw import recorded_runs
-from benchmarks.endpoint.target import Answer
-from benchmarks.environment import Environment
-from benchmarks.server import BenchmarkError
+from benchmarks.endpoint.runs import recorded_runs
+from benchmarks.running.machine import Environment
+from benchmarks.running.process import BenchmarkError
+from benchmarks.running.server import Answer
 
 RECORDED = Path(__file__).parents[1] / "data" / "endpoint" / "raw" / "tiny_plain_c1_1_v1.json"
 QUICK = ["--quick", "--concurrency", "2", "--rates", "--repeats", "2"]

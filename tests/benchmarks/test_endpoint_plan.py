@@ -9,8 +9,9 @@ import pytest
 from benchmarks.endpoint.__main__ import main
 from benchmarks.endpoint.options import loads, parse
 from benchmarks.endpoint.plan import Run, Settings, Target, flags, planned
-from benchmarks.endpoint.variants import ROUTES, SCHEMA, VARIANTS, Route
 from benchmarks.endpoint.workloads import (
+    SCHEMA,
+    VARIANTS,
     WORKLOADS,
     Closed,
     Load,
@@ -18,7 +19,8 @@ from benchmarks.endpoint.workloads import (
     check_lengths,
     workloads,
 )
-from benchmarks.server import BenchmarkError
+from benchmarks.running.process import BenchmarkError
+from benchmarks.running.server import ROUTES, Route
 
 TARGET = Target("http://127.0.0.1:8000", "m", "folder")
 FOLDER = Path("results")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.endpoint.raw import (
+from benchmarks.endpoint.runs import (
     COUNTS,
     LATENCIES,
     RATES,
@@ -16,7 +16,7 @@ from benchmarks.endpoint.raw import (
     recorded,
     recorded_runs,
 )
-from benchmarks.server import BenchmarkError
+from benchmarks.running.process import BenchmarkError
 
 RECORDED = Path(__file__).parents[1] / "data" / "endpoint"
 RAW = sorted((RECORDED / "raw").glob("*.json"))

@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.endpoint import results
 from benchmarks.endpoint.__main__ import main
-from benchmarks.endpoint.raw import LATENCIES, recorded_runs
-from benchmarks.plots import PNG_SIGNATURE
-from benchmarks.server import BenchmarkError
+from benchmarks.endpoint.runs import LATENCIES, recorded_runs
+from benchmarks.reporting.plots import PNG_SIGNATURE
+from benchmarks.reporting.result import OVER_RIVAL
+from benchmarks.running.process import BenchmarkError
 
 RECORDED = Path(__file__).parents[1] / "data" / "endpoint"
 KINDS = ["knee", "latency", "ratio", "throughput"]
@@ -26,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("matplotlib")
     copy = tmp_path_factory.mktemp("results") / "recorded"
     shutil.copytree(RECORDED, copy)
-    results.rebuild(copy)
+    results.rebuild(copy, results.record_of(copy))
     return copy
 
 
@@ -83,11 +84,11 @@ def test_what_was_not_measured_is_told_with_its_reason(tmp_path: Path) -> None:
     environment = results.read_environment(copy)
     reason = "beam on /v1/completions: the server answered 400: no"
     results.write_environment(copy, environment | {"not_measured": [reason]})
-    assert results.sections(copy)[-1].text == [reason]
+    assert results.sections(results.record_of(copy))[-1].text == [reason]
 
 
 def test_every_load_has_a_row_with_both_routes(folder: Path) -> None:
-    (section,) = results.sections(folder)
+    (section,) = results.sections(results.record_of(folder))
     (grid,) = section.grids
     assert [row[0] for row in grid.rows] == ["1 at a time", "4 at a time", "1 a second"]
     assert all(len(row) == len(grid.header) for row in grid.rows)
@@ -114,6 +115,8 @@ def test_the_last_line_has_every_ratio_by_name(
     assert len(written["runs"]) == 12
     assert written["runs"][0]["figures"]["p99_ttft_ms"] > 0
     assert written["measured_on"]["server"]["max_model_len"] == 8192
+    assert set(written["units"].values()) == {OVER_RIVAL}
+    assert results.sections(written) == results.sections(results.record_of(folder))
 
 
 def test_a_folder_of_something_else_is_refused(
@@ -129,7 +132,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(BenchmarkError, match=r"vllm-completion-v2\[bench\]"):
-        results.sections(RECORDED)
+        results.sections(results.record_of(RECORDED))
 
 
 def test_the_recorded_runs_are_all_valid() -> None:

@@ -1,7 +1,6 @@
 """What a server is asked before it is measured, and the folder for what is measured."""
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,12 +10,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from benchmarks.endpoint import measure, target
+from benchmarks.endpoint import measure
 from benchmarks.endpoint.plan import Settings, Target
-from benchmarks.endpoint.target import Site, lack, model_entry, served, site
-from benchmarks.endpoint.variants import VARIANTS
-from benchmarks.environment import Environment
-from benchmarks.server import BenchmarkError
+from benchmarks.endpoint.target import lack, model_entry, served, site
+from benchmarks.endpoint.workloads import VARIANTS
+from benchmarks.running import server as server_module
+from benchmarks.running.machine import Environment
+from benchmarks.running.process import BenchmarkError
+from benchmarks.running.server import Site
 
 RECORDED = Path(__file__).parents[1] / "data" / "endpoint"
 MODELS = {"data": [{"id": "a", "root": "hub/a", "max_model_len": 128}, {"id": "b", "root": None}]}
@@ -93,7 +94,7 @@ def test_a_model_that_is_not_served_is_told() -> None:
 def test_the_prefix_cache_is_emptied_where_there_is_a_route_for_it(
     server: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target, "_RESET_SECONDS", 0.3)
+    monkeypatch.setattr(server_module, "_RESET_SECONDS", 0.3)
     assert not server.forgets_prefixes()
     Handler.answers["/reset_prefix_cache"] = (200, {}, '{"success": true}')
     assert server.forgets_prefixes()
@@ -127,15 +128,6 @@ def test_the_server_is_asked_how_long_texts_may_be(server: Site) -> None:
     assert facts["prefix_cache"] == "never sees a prompt twice"
     with pytest.raises(BenchmarkError, match="max_model_len"):
         measure.server_facts(server, Target(server.base_url, "b", "b"))
-
-
-def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KNOWN", "before")
-    monkeypatch.delenv("NEW", raising=False)
-    with target.environment_with({"KNOWN": "within", "NEW": "1"}):
-        assert (os.environ["KNOWN"], os.environ["NEW"]) == ("within", "1")
-    assert os.environ["KNOWN"] == "before"
-    assert "NEW" not in os.environ
 
 
 def test_a_folder_with_runs_is_only_resumed(tmp_path: Path) -> None:

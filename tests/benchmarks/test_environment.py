@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from benchmarks.environment import cpu_model, environment, installed_versions
-from benchmarks.server import cpu_seconds
+from benchmarks.running.machine import cpu_model, environment, installed_versions
+from benchmarks.running.server import cpu_seconds
 
 
 def test_the_cpu_is_named() -> None:

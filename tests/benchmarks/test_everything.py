@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks import everything, front_end, joint_report, program, search, search_agreement
+from benchmarks import everything, search, search_agreement
+from benchmarks.front_end.tables import sections as front_end_sections
 from benchmarks.guided_conformance.results import sections as conformance_sections
 from benchmarks.guided_serving.results import sections as serving_sections
-from benchmarks.joint_report import Benchmark
-from benchmarks.page import Section
-from benchmarks.server import REPOSITORY, BenchmarkError
+from benchmarks.reporting import joint
+from benchmarks.reporting.joint import Benchmark
+from benchmarks.reporting.report import Section
+from benchmarks.running import program
+from benchmarks.running.process import REPOSITORY, BenchmarkError
 
 RECORDED = Path(__file__).parents[1] / "data" / "benchmarks"
 
@@ -26,9 +29,7 @@ def stub_sections(record: Mapping[str, Any]) -> list[Section]:
     return [Section("A stub", [record["words"]])]
 
 
-def stub(
-    name: str, folder: Path, code: str = "", *, seconds: float = 60, skip: str = ""
-) -> Benchmark:
+def stub(name: str, folder: Path, code: str = "", *, seconds: float = 60) -> Benchmark:
     """A program that leaves a file and then runs some code."""
     content = json.dumps(
         {
@@ -45,23 +46,23 @@ def stub(
     )
     file = folder / f"{name}.json"
     whole = f"open({str(file)!r}, 'w').write({content!r})\n{code}"
-    return Benchmark(name, ("-c", whole), seconds, joint_report.of_json(name, stub_sections), skip)
+    return Benchmark(name, ("-c", whole), seconds, stub_sections)
 
 
 FAILS = "import sys; print('10 %\\r20 %\\rit broke <here>', file=sys.stderr); sys.exit(3)"
 
 
 def run(folder: Path, *benchmarks: Benchmark) -> int:
-    options = argparse.Namespace(out=folder, json=folder / joint_report.INDEX)
-    return program.run(lambda _: everything.run_all(options, benchmarks), options)
+    options = argparse.Namespace(out=folder, json=folder / joint.INDEX)
+    return program.run(lambda _: everything.run_all(options, benchmarks), options, lambda _: [])
 
 
 def report(folder: Path) -> str:
-    return (folder / joint_report.REPORT).read_text(encoding="utf-8")
+    return (folder / joint.REPORT).read_text(encoding="utf-8")
 
 
 def states(folder: Path) -> dict[str, str]:
-    index = json.loads((folder / joint_report.INDEX).read_text())
+    index = json.loads((folder / joint.INDEX).read_text())
     return {run["name"]: run["state"] for run in index["runs"]}
 
 
@@ -90,13 +91,6 @@ def test_one_that_fails_is_shown_and_the_others_still_run(
     assert "what two found" in text
 
 
-def test_one_that_is_skipped_is_shown_with_the_reason(tmp_path: Path) -> None:
-    assert run(tmp_path, stub("one", tmp_path, skip="no data"), stub("two", tmp_path)) == 0
-    assert states(tmp_path) == {"one": "skipped", "two": "done"}
-    assert "<h2>one: skipped</h2>\n<p>no data</p>" in report(tmp_path)
-    assert not (tmp_path / "one.json").exists()
-
-
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     code = "import time; time.sleep(60)"
     assert run(tmp_path, stub("one", tmp_path, code, seconds=0.5), stub("two", tmp_path)) == 1
@@ -116,11 +110,13 @@ finally:
 
 _RUNS = """
 import argparse, pathlib
-from benchmarks import everything, joint_report, program
+from benchmarks import everything
+from benchmarks.reporting import joint
+from benchmarks.running import program
 folder = pathlib.Path("{folder}/out")
 options = argparse.Namespace(out=folder, json=folder / "everything.json")
-one = joint_report.Benchmark("one", ("-c", {code!r}), 60, lambda folder: [])
-program.run(lambda _: everything.run_all(options, [one]), options)
+one = joint.Benchmark("one", ("-c", {code!r}), 60, lambda folder: [])
+program.run(lambda _: everything.run_all(options, [one]), options, lambda _: [])
 """
 
 
@@ -151,7 +147,7 @@ def test_results_that_cannot_be_read_do_not_hide_the_others(tmp_path: Path) -> N
 def test_an_earlier_runs_results_are_not_taken_for_this_ones(tmp_path: Path) -> None:
     run(tmp_path, stub("one", tmp_path))
     (tmp_path / "one").mkdir()
-    dies = Benchmark("one", ("-c", FAILS), 60, joint_report.of_json("one", stub_sections))
+    dies = Benchmark("one", ("-c", FAILS), 60, stub_sections)
     assert run(tmp_path, dies) == 1
     assert not (tmp_path / "one").exists()
     assert "what one found" not in report(tmp_path)
@@ -168,47 +164,37 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_report_can_be_made_again(tmp_path: Path) -> None:
-    benchmarks = [stub("one", tmp_path, FAILS), stub("two", tmp_path, skip="no data")]
+    benchmarks = [stub("one", tmp_path, FAILS), stub("two", tmp_path)]
     run(tmp_path, *benchmarks)
     first = report(tmp_path)
-    joint_report.write(tmp_path, benchmarks)
+    joint.write(tmp_path, benchmarks)
     assert report(tmp_path) == first
 
 
 def test_results_without_an_index_are_reported(tmp_path: Path) -> None:
     benchmarks = [stub("one", tmp_path), stub("two", tmp_path)]
     everything.run_one(benchmarks[0], tmp_path)
-    joint_report.write(tmp_path, benchmarks)
+    joint.write(tmp_path, benchmarks)
     text = report(tmp_path)
     assert "machine: 3 cores, a stub&#x27;s" in text
     assert "what one found" in text
     assert "<p>no result in the folder</p>" in text
 
 
-def test_without_its_data_the_conformance_program_is_skipped(tmp_path: Path) -> None:
-    by_name = {each.name: each for each in everything.benchmarks(tmp_path, tmp_path / "nowhere")}
-    assert "--data" in by_name["guided_conformance"].skip
-    assert [name for name, each in by_name.items() if each.skip] == ["guided_conformance"]
-    assert "--data" not in by_name["guided_serving"].command
-
-
 def test_every_program_is_run_small_and_leaves_its_file(tmp_path: Path) -> None:
-    for name in ("bench.jsonl", "suite.jsonl"):
-        (tmp_path / name).touch()
-    found = everything.benchmarks(tmp_path, tmp_path)
-    for each in found:
-        assert each.command[:5] == (
-            "-m",
-            f"benchmarks.{each.name}",
-            "--quick",
-            "--json",
-            str(tmp_path / f"{each.name}.json"),
-        )
-        assert not each.skip
+    for each in everything.benchmarks(tmp_path):
+        flags = ["--quick", "--json", str(tmp_path / f"{each.name}.json")]
+        assert list(each.command[:5]) == ["-m", f"benchmarks.{each.name}", *flags]
+        assert "--data" not in each.command
+
+
+def test_other_data_goes_to_those_that_take_it(tmp_path: Path) -> None:
+    given = [each for each in everything.benchmarks(tmp_path, tmp_path) if "--data" in each.command]
+    assert [each.name for each in given] == ["guided_conformance", "guided_serving"]
 
 
 SECTIONS: dict[str, Callable[[Mapping[str, Any]], list[Section]]] = {
-    "front_end": front_end.sections,
+    "front_end": front_end_sections,
     "search": search.sections,
     "search_agreement": search_agreement.sections,
     "guided_conformance": conformance_sections,

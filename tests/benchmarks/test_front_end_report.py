@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cells import STREAMING_CELL, CellResult, Run
-from benchmarks.front_end import as_record, check, main, named_values, shown
-from benchmarks.limit import LimitRun, engine_flags
-from benchmarks.server import BenchmarkError
+from benchmarks.front_end.__main__ import check, main, shown
+from benchmarks.front_end.cells import STREAMING_CELL, CellResult, Run
+from benchmarks.front_end.limit import LimitRun, engine_flags
+from benchmarks.front_end.tables import named_values, result_of
+from benchmarks.reporting.result import OVER_RIVAL
+from benchmarks.running.process import BenchmarkError
 
 RECORDED = Path(__file__).parents[1] / "data" / "benchmarks" / "front_end.json"
 
@@ -50,7 +52,7 @@ def test_the_ratio_is_the_median_of_neighbours(results: list[CellResult]) -> Non
 
 
 def test_the_tables_have_a_row_for_each_cell() -> None:
-    lines = shown([json.loads(RECORDED.read_text())]).splitlines()
+    lines = shown([RECORDED]).splitlines()
     assert lines[0].startswith("machine: 2 cores, AMD EPYC, 24 GiB of memory, load average ")
     assert lines[1].startswith("versions: python 3.11")
     assert sum(line.startswith("| 64 streams, n 1, 256 tokens ") for line in lines) == 1
@@ -59,9 +61,11 @@ def test_the_tables_have_a_row_for_each_cell() -> None:
     assert len({len(row) for row in rows[:3]}) == 1  # they line up
 
 
-def test_files_of_parts_are_shown_as_one() -> None:
+def test_files_of_parts_are_shown_as_one(tmp_path: Path) -> None:
     recorded = json.loads(RECORDED.read_text())
-    parts = [recorded | {"cells": [cell]} for cell in recorded["cells"]]
+    parts = [tmp_path / "one.json", tmp_path / "two.json"]
+    for part, cell in zip(parts, recorded["cells"], strict=True):
+        part.write_text(json.dumps(recorded | {"cells": [cell]}))
     assert "| 16 streams" not in shown(parts[:1])
     assert "| 16 streams" in shown(parts)
 
@@ -70,9 +74,11 @@ def test_what_is_written_is_what_is_shown() -> None:
     recorded = json.loads(RECORDED.read_text())
     results = [CellResult.from_json(cell) for cell in recorded["cells"]]
     limit = [LimitRun(**run) for run in recorded["limit"]]
-    written = json.loads(json.dumps(as_record(results, limit)))
+    result = result_of(results, limit)
+    written = json.loads(json.dumps(result.record))
     assert written == {name: recorded[name] for name in ("cells", "limit")}
-    assert named_values(results, limit) == recorded["values"]
+    assert result.values == recorded["values"]
+    assert {result.unit(name) for name in result.values} == {OVER_RIVAL, "µs of CPU"}
 
 
 def test_a_run_with_too_few_tokens_is_refused(streamed_run: Run) -> None:

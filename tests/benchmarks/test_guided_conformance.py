@@ -13,18 +13,14 @@ import pytest
 from adapter.guided.matcher import Mask
 from benchmarks.guided_conformance import outcomes as outcomes_module
 from benchmarks.guided_conformance.__main__ import listed
-from benchmarks.guided_conformance.cases import Case, Task, read_cases, sample
-from benchmarks.guided_conformance.draws import LONGEST_DRAW, Drawer, Place
-from benchmarks.guided_conformance.figures import (
-    Fills,
-    Tally,
-    figures,
-    is_bad,
-    percentile,
-    recorded_fills,
-    tallies,
+from benchmarks.guided_conformance.cases import (
+    Case,
+    Task,
+    as_text,
+    in_schema_order,
+    orders,
+    read_cases,
 )
-from benchmarks.guided_conformance.instances import as_text, in_schema_order, orders
 from benchmarks.guided_conformance.outcomes import (
     Outcome,
     Unjudged,
@@ -34,13 +30,20 @@ from benchmarks.guided_conformance.outcomes import (
     verdict,
 )
 from benchmarks.guided_conformance.results import (
+    Fills,
+    Tally,
     fault_lines,
+    figures,
+    is_bad,
     keyword_grid,
+    percentile,
+    recorded_fills,
     refusal_lines,
     sections,
+    tallies,
 )
-from benchmarks.guided_conformance.walks import Walker, Words, has_bit
-from benchmarks.report import as_text as report_text
+from benchmarks.guided_conformance.walks import LONGEST_DRAW, Drawer, Place, Walker, Words, has_bit
+from benchmarks.reporting.report import as_text as report_text
 
 # The tokens of the tests: id 0 is the end of the text.
 TEXTS = (b"", b'"', b"a", b"ab", b"b", b"{", b"}", b"1", b"12", b"2", b":", b",", b"[", b"]")
@@ -100,19 +103,10 @@ def test_cases_are_read_from_lines(tmp_path: Path) -> None:
     rows = [{"id": "a", "schema": True}, {"id": "b", "schema": {}, "tests": [], "keyword": "not"}]
     path = tmp_path / "suite.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    assert read_cases(path, "suite") == [
+    assert read_cases("suite", tmp_path, None) == [
         Case("suite", "a", True, [], ""),
         Case("suite", "b", {}, [], "not"),
     ]
-
-
-def test_a_sample_is_spread_and_keeps_the_order() -> None:
-    cases = [Case("bench", str(i), {}, [], "") for i in range(100)]
-    some = sample(cases, 10, seed=0)
-    assert len(some) == 10
-    assert some == sorted(some, key=lambda case: int(case.id))
-    assert some != cases[:10]
-    assert sample(cases, None, seed=0) == cases
 
 
 def test_text_is_as_it_reads_unless_utf8_has_no_bytes_for_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.guided_serving.client import Answer, Arrivals, Seen, drive, status_and_code
+from benchmarks.guided_serving.arrivals import Answer, Arrivals, Seen, drive
 from benchmarks.guided_serving.requests import (
     BACKENDS,
     COLD_REQUESTS,
@@ -18,6 +18,7 @@ from benchmarks.guided_serving.requests import (
     cold_requests,
     guided,
     never_seen,
+    real_or_none,
 )
 from benchmarks.guided_serving.results import as_record, named_values, sections
 from benchmarks.guided_serving.stalls import (
@@ -28,8 +29,8 @@ from benchmarks.guided_serving.stalls import (
     under_way,
 )
 from benchmarks.guided_serving.throughput import Paired, Throughput
-from benchmarks.report import as_text
-from benchmarks.server import BenchmarkError
+from benchmarks.reporting.report import as_text
+from benchmarks.running.process import BenchmarkError
 
 SEEN = Seen(
     times=[0.0, 0.25, 0.5, 1.5],
@@ -111,20 +112,6 @@ def test_the_file_holds_every_run() -> None:
     assert sections(content) == sections(record)
 
 
-@pytest.mark.parametrize(
-    ("answer", "found"),
-    [
-        (b"HTTP/1.1 200 OK\r\n\r\n{}", (200, "")),
-        (b'HTTP/1.1 400 Bad Request\r\n\r\n{"error": {"code": "slow"}}', (400, "slow")),
-        (b"HTTP/1.1 500 Internal Server Error\r\n\r\noh", (500, "")),
-        (b"", (0, "")),
-        (b"HTTP/1.1", (0, "")),
-    ],
-)
-def test_an_answer_is_its_status_and_code(answer: bytes, found: tuple[int, str]) -> None:
-    assert status_and_code(answer) == found
-
-
 def test_constraints_are_spelt_as_each_route_takes_them() -> None:
     assert guided("auto", "regex", "a+") == {
         "guided_regex": "a+",
@@ -159,7 +146,8 @@ def test_the_largest_schemas_of_the_data_are_taken(tmp_path: Path) -> None:
     schemas = [{"const": "x" * size} for size in range(100)]
     lines = [json.dumps({"schema": schema}) for schema in schemas]
     (tmp_path / "bench.jsonl").write_text("\n".join(lines))
-    chosen = base_schemas(tmp_path)
+    assert real_or_none(tmp_path) == schemas
+    chosen = base_schemas(schemas)
     assert len(chosen) == COLD_REQUESTS / 2
     assert all(schema in chosen for schema in schemas[-LARGEST_SCHEMAS:])
 

@@ -4,7 +4,7 @@ import base64
 import re
 from html.parser import HTMLParser
 
-from benchmarks.page import Grid, Picture, Section, page
+from benchmarks.reporting.report import Grid, Picture, Section, page
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff"
 NASTY = """<script>alert("1")</script> & 'more'"""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.load import Load, ReplyReader, http_request
-from benchmarks.server import BenchmarkError
+from benchmarks.running.load import ReplyReader, http_request
+from benchmarks.running.process import BenchmarkError
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
@@ -35,7 +35,7 @@ def test_a_stream_is_read_the_same_however_the_network_cuts_it(size: int) -> Non
     complete = [reader.feed(piece, float(index)) for index, piece in enumerate(pieces)]
     assert complete == [False] * (len(pieces) - 1) + [True]
     reply = reader.reply()
-    assert (reply.prompt_tokens, reply.completion_tokens) == (5, 3)
+    assert reply.tokens() == (5, 3)
     assert reply.events == 4  # three tokens, and the usage
 
 
@@ -61,33 +61,56 @@ def test_a_body_with_a_length_is_read_to_its_end() -> None:
     assert not reader.feed(head % len(body) + body[:10], 1.0)
     assert reader.feed(body[10:], 2.0)
     reply = reader.reply()
-    assert (reply.prompt_tokens, reply.completion_tokens, reply.events) == (7, 2, 0)
+    assert (reply.tokens(), reply.events) == ((7, 2), 0)
     assert reply.first_at == 1.0
 
 
 def test_an_http_error_is_told_with_its_body() -> None:
-    with pytest.raises(BenchmarkError, match=r"(?s)400 Bad Request.*no such field"):
-        ReplyReader().feed(
-            b"HTTP/1.1 400 Bad Request\r\ncontent-length: 13\r\n\r\nno such field", 1.0
-        )
+    reader = ReplyReader()
+    assert reader.feed(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 13\r\n\r\nno such field", 1.0)
+    with pytest.raises(BenchmarkError, match="answered 400: no such field"):
+        reader.reply().tokens()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n{}", (200, "")),
+        (b'HTTP/1.1 400 Bad Request\r\n\r\n{"error": {"code": "slow"}}', (400, "slow")),
+        (b'HTTP/1.1 400 Bad Request\r\n\r\n{"error": {"code": 400, "param": 1}}', (400, "400")),
+        (b"HTTP/1.1 500 Internal Server Error\r\n\r\noh", (500, "")),
+        (b"", None),
+        (b"HTTP/1.1", None),
+        (HEAD, None),  # chunks that do not end
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\noh", None),
+    ],
+)
+def test_a_reply_that_the_hang_up_ends_has_its_status_and_code(
+    text: bytes, found: tuple[int, str] | None
+) -> None:
+    reader = ReplyReader()
+    assert not reader.feed(text, 1.0)
+    assert reader.hang_up() == (found is not None)
+    if found is not None:
+        assert (reader.reply().status, reader.reply().error_code) == found
 
 
 def test_a_stream_without_done_is_no_answer() -> None:
     reader = ReplyReader()
     assert reader.feed(stream(token("a"), USAGE), 1.0)
     with pytest.raises(BenchmarkError, match=r"\[DONE\]"):
-        reader.reply()
+        reader.reply().tokens()
 
 
 def test_a_stream_that_failed_has_no_usage() -> None:
     reader = ReplyReader()
     assert reader.feed(stream(token("a"), b'data: {"error":{"message":"dead"}}\n\n', DONE), 1.0)
     with pytest.raises(BenchmarkError, match=r"without usage.*dead"):
-        reader.reply()
+        reader.reply().tokens()
 
 
 def test_a_request_has_its_length_and_body() -> None:
-    request = http_request(Load(80, "/v2/completions", {"n": 1}, 1, 1))
+    request = http_request(80, "/v2/completions", {"n": 1})
     head, _, body = request.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v2/completions HTTP/1.1\r\nhost: 127.0.0.1:80\r\n")
     assert b"content-length: 8" in head

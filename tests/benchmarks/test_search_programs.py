@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import search, search_agreement
-from benchmarks.report import as_text
+from benchmarks.reporting.report import as_text
 from benchmarks.search_agreement import EARLY, PENALTIES, PROMPTS, QUICK_STEP, WIDTHS, cases
 
 

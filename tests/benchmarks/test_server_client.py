@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.server import BenchmarkError, Server, free_port, running_server
+from benchmarks.running.process import BenchmarkError
+from benchmarks.running.server import Server, free_port, running_server
 
 
 class _Answers(http.server.BaseHTTPRequestHandler):

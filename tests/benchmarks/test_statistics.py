@@ -2,14 +2,8 @@
 
 import pytest
 
-from benchmarks.report import (
-    Spread,
-    name_value_line,
-    paired_ratio,
-    significant,
-    spread,
-    table,
-)
+from benchmarks.reporting.report import table
+from benchmarks.reporting.result import Result, Spread, paired_ratio, significant, spread
 
 
 def test_a_spread_is_the_median_between_the_extremes() -> None:
@@ -36,8 +30,8 @@ def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
 
 
 def test_names_and_values_stand_on_one_line() -> None:
-    line = name_value_line({"cpu_per_token_ratio_64": 0.68123, "v1_us_per_token_64": 119.3, "n": 5})
-    assert line == "cpu_per_token_ratio_64=0.681 v1_us_per_token_64=119 n=5"
+    values = {"cpu_per_token_ratio_64": 0.68123, "v1_us_per_token_64": 119.3, "n": 5}
+    assert Result(values, {}).line() == "cpu_per_token_ratio_64=0.681 v1_us_per_token_64=119 n=5"
 
 
 def test_a_spread_shows_its_extremes() -> None:

@@ -76,7 +76,8 @@ class Pod:
     @property
     def spec(self) -> Manifest:
         """The pod's spec."""
-        return self.template["spec"]
+        spec: Manifest = self.template["spec"]
+        return spec
 
     @property
     def containers(self) -> list[Manifest]:
@@ -86,7 +87,8 @@ class Pod:
     @property
     def serves(self) -> bool:
         """True for the server's pods, false for those of its clients."""
-        return self.template["metadata"]["labels"]["app.kubernetes.io/component"] == "server"
+        component: str = self.template["metadata"]["labels"]["app.kubernetes.io/component"]
+        return component == "server"
 
     @property
     def headless(self) -> bool:

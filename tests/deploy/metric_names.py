@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 # Of this plugin: kind and labels. A test holds it to the adapter.
-OURS = {
+OURS: dict[str, tuple[str, set[str]]] = {
     "completion_v2_requests": ("counter", {"outcome", "constraint", "backend"}),
     "completion_v2_refused_requests": ("counter", {"field"}),
     "completion_v2_ignored_fields": ("counter", set()),
@@ -24,7 +24,9 @@ LABEL_VALUES = {
     ("http_requests_total", "handler"): {"/v2/completions"},
 }
 # Of the library that vLLM counts its HTTP answers with.
-HTTP = {"http_requests": ("counter", {"handler", "status", "method"})}
+HTTP: dict[str, tuple[str, set[str]]] = {
+    "http_requests": ("counter", {"handler", "status", "method"})
+}
 # Prometheus adds them to whatever it scrapes from a pod.
 TARGET_LABELS = {"namespace", "pod", "job", "instance", "container", "endpoint"}
 
@@ -57,20 +59,27 @@ def series() -> dict[str, set[str]]:
 def _vllm_metrics() -> Iterator[tuple[str, tuple[str, set[str]]]]:
     """Read from the calls in vLLM's source that make its metrics."""
     for path in sorted((vllm_folder() / "v1" / "metrics").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            maker = ast.unparse(node.func).lower()
-            kinds = [kind for kind in ("counter", "gauge", "histogram") if kind in maker]
-            keywords = {keyword.arg: keyword.value for keyword in node.keywords}
-            name = keywords.get("name")
-            if kinds and isinstance(name, ast.Constant) and str(name.value).startswith("vllm:"):
+        for name, (kind, labels) in made_in(path):
+            if name.startswith("vllm:"):
                 # model_name and engine come by a variable; others stand there.
-                labels = {"model_name", "engine"}
-                for part in ast.walk(keywords.get("labelnames", ast.List([]))):
-                    if isinstance(part, ast.Constant):
-                        labels.add(str(part.value))
-                yield str(name.value), (kinds[0], labels)
+                yield name, (kind, labels | {"model_name", "engine"})
+
+
+def made_in(source: Path) -> Iterator[tuple[str, tuple[str, set[str]]]]:
+    """The metrics that a Python file makes by calls: name, kind and the labels that stand there."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        maker = ast.unparse(node.func).lower()
+        kinds = [kind for kind in ("counter", "gauge", "histogram") if kind in maker]
+        # In their order in prometheus_client's constructors.
+        named = dict(zip(("name", "documentation", "labelnames"), node.args, strict=False))
+        named |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+        name = named.get("name")
+        if kinds and isinstance(name, ast.Constant) and isinstance(name.value, str):
+            parts = ast.walk(named.get("labelnames", ast.List([])))
+            labels = {str(part.value) for part in parts if isinstance(part, ast.Constant)}
+            yield name.value, (kinds[0], labels)
 
 
 def faults(expression: str) -> list[str]:

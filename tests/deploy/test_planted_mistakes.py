@@ -211,7 +211,7 @@ POLICY_MISTAKES: list[tuple[str, str, str, Plant]] = [
         "volumes_fit_the_mounts",
         "multi-node-dp",
         "a ConfigMap that is not there",
-        lambda m: [m.remove(one) for one in of_kind(m, "ConfigMap")],
+        lambda m: m.__setitem__(slice(None), [o for o in m if o["kind"] != "ConfigMap"]),
     ),
     (
         "caches_can_be_written",

@@ -248,7 +248,8 @@ def test_what_is_drawn_is_valid(schema: Any) -> None:
 
 def test_the_library_keeps_the_structure_itself() -> None:
     """Without a guard: required names, types, enums."""
-    schema = {**FOLDER, "properties": {**FOLDER["properties"], "kind": {"enum": ["a", "ab"]}}}
+    folder: dict[str, Any] = FOLDER
+    schema = {**folder, "properties": {**folder["properties"], "kind": {"enum": ["a", "ab"]}}}
     for text in ('{"in":[]}', '{"name":1}', '{"other":1}', '{"name":"a","kind":"abc"}', "[]"):
         assert not takes(Guide([maker("json", json.dumps(schema))()], [END]), text)
     assert takes(Guide([maker("json", json.dumps(schema))()], [END]), '{"kind":"ab","name":""}')
@@ -299,7 +300,8 @@ SAMPLES = [("regex", "(?:ab|é🙂|日*)+x"), ("json", json.dumps(FOLDER)), ("js
 @settings(max_examples=40, deadline=None)
 def test_going_back_is_as_never_gone(sample: tuple[str, str], seed: int, back: int) -> None:
     """The masks after a rollback are those of a fresh matcher at the same place."""
-    choose, matcher, tokens = random.Random(seed), maker(*sample)(), []
+    choose, matcher = random.Random(seed), maker(*sample)()
+    tokens: list[int] = []
     while len(tokens) < 12 and (possible := sorted(allowed(matcher.narrow) - {END})):
         tokens.append(choose.choice(possible))
         assert matcher.advance(tokens[-1])

@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
-from benchmarks.load import LoadResult
-from benchmarks.report import Spread, paired_ratio, spread
-
-Route = Literal["v1", "v2"]
-PATHS: dict[Route, str] = {"v1": "/v1/completions", "v2": "/v2/completions"}
+from benchmarks.reporting.result import Spread, paired_ratio, spread
+from benchmarks.running.load import LoadResult
+from benchmarks.running.server import Route
 
 MODEL = "tiny"
 PROMPT = "A short story about a lighthouse keeper who found a letter in a bottle. It was a"

@@ -1,26 +1,17 @@
-"""The floor under any HTTP route: vLLM's AsyncLLM in this process, its streams read to the end.
+"""The floor under any HTTP route: vLLM's AsyncLLM in a process of its own, its streams read."""
 
-`python -m benchmarks.limit RESULT_FILE --runs N` takes a Cell as JSON on stdin. vLLM logs to
-stdout, so the result, a list of LimitRuns, goes to a file.
-"""
-
-import argparse
 import asyncio
-import json
-import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from benchmarks.cells import MICRO, PROMPT, Cell
-from benchmarks.server import ENGINE_ENVIRONMENT, REPOSITORY, BenchmarkError
+from benchmarks.front_end.cells import MICRO, PROMPT, Cell
+from benchmarks.running.process import BenchmarkError, answer, ask
+from benchmarks.running.server import ENGINE_ENVIRONMENT
 
 # The engine that runs under both: the same keyword arguments here, the same flags there.
 ENGINE: dict[str, str | int | bool] = {
@@ -65,22 +56,10 @@ def measure_limit(model_folder: Path, cell: Cell, runs: int) -> list[LimitRun]:
     Raises:
         BenchmarkError: that process failed; the end of what it said is in the message.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder, "limit.json")
-        arguments = [str(result), "--model", str(model_folder), "--runs", str(runs)]
-        process = subprocess.run(
-            [sys.executable, "-m", "benchmarks.limit", *arguments],
-            cwd=REPOSITORY,
-            env=os.environ | ENGINE_ENVIRONMENT | {"VLLM_LOGGING_LEVEL": "WARNING"},
-            input=json.dumps(asdict(cell)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        if process.returncode != 0 or not result.exists():
-            raise BenchmarkError(f"The run without HTTP failed:\n{process.stdout[-2000:]}")
-        return [LimitRun(**run) for run in json.loads(result.read_text(encoding="utf-8"))]
+    question = {"model": str(model_folder), "cell": cell, "runs": runs}
+    environment = ENGINE_ENVIRONMENT | {"VLLM_LOGGING_LEVEL": "WARNING"}
+    found = ask("benchmarks.front_end.limit", question, environment=environment)
+    return [LimitRun(**run) for run in found]
 
 
 async def _measure(model: str, cell: Cell, runs: int) -> list[LimitRun]:
@@ -130,17 +109,5 @@ async def _stream(engine: Any, cell: Cell, token_ids: list[int], stream: int) ->
     return tokens, updates
 
 
-def main() -> None:
-    """Measure the cell on stdin; write the runs to a file."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.limit")
-    parser.add_argument("result_file", type=Path)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--runs", type=int, default=5)
-    options = parser.parse_args()
-    cell = Cell(**json.load(sys.stdin))
-    runs = uvloop.run(_measure(options.model, cell, options.runs))
-    options.result_file.write_text(json.dumps([asdict(run) for run in runs]), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    answer(lambda given: uvloop.run(_measure(given["model"], Cell(**given["cell"]), given["runs"])))

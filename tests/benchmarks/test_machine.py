@@ -4,8 +4,9 @@ import dataclasses
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from benchmarks.environment import (
+from benchmarks.running.machine import (
     Environment,
     checked_out_commit,
     environment,
@@ -32,7 +33,13 @@ def test_gpus_are_in_the_line_of_the_machine() -> None:
 
 
 def test_a_record_from_before_these_facts_still_loads() -> None:
-    old = {"cores": 2, "cpu": "EPYC", "memory_gib": 24.0, "load_average": 2.0, "versions": {}}
+    old: dict[str, Any] = {
+        "cores": 2,
+        "cpu": "EPYC",
+        "memory_gib": 24.0,
+        "load_average": 2.0,
+        "versions": {},
+    }
     assert Environment(**old).lines()[0] == (
         "machine: 2 cores, EPYC, 24 GiB of memory, load average 2.00"
     )

@@ -1,4 +1,4 @@
-"""python -m benchmarks.plain_vllm MODEL [any flag of vllm serve]: vLLM's server, no plugin on."""
+"""python -m benchmarks.running.plain_vllm MODEL [flags of vllm serve]: vLLM's server, no plugin."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ def main() -> None:
 
     cli_env_setup()
     command = ServeSubcommand()
-    parser = FlexibleArgumentParser(prog="python -m benchmarks.plain_vllm")
+    parser = FlexibleArgumentParser(prog="python -m benchmarks.running.plain_vllm")
     command.subparser_init(parser.add_subparsers(dest="subparser"))
     args = parser.parse_args(["serve", *sys.argv[1:]])
     configure_logging_from_args(args)
