@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 import pytest
 
 from adapter.errors import ApiError, GenerationFailed, InvalidRequest, NotSupported, Unavailable
-from adapter.guided.backends.registry import Libraries
-from adapter.guided.compile import processes
+from adapter.guided.backends.registry import LIBRARIES, Libraries
+from adapter.guided.compile import processes, service
 from adapter.guided.compile.cache import ConstraintCache
 from adapter.guided.compile.messages import WALL_FACTOR
 from adapter.guided.compile.processes import WorkerPool
 from adapter.guided.compile.service import CompiledConstraint, CompileService
-from adapter.guided.constraint import Constraint, Kind
+from adapter.guided.constraint import AUTO, BACKENDS, Constraint, Kind
 from tests.guided.texts import VOCABULARY, ids, takes
 
 T = TypeVar("T")
@@ -447,3 +447,9 @@ def test_folder_of_a_lost_fork_server_is_removed(site: Site) -> None:
     site.kill_fork_server()
     site.service.close()
     assert not folder.exists()
+
+
+def test_every_backend_is_a_library_with_workers() -> None:
+    """What a request can name has a library behind it, and processes that compile for it."""
+    assert {*LIBRARIES} == {*BACKENDS} - {AUTO}
+    assert {*BACKENDS} <= {*service._WORKERS}
