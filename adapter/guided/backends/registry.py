@@ -96,7 +96,8 @@ class Libraries:
         """The state of a new text; makers: those of the program's parts, in order."""
         matchers = [maker() for maker in makers]
         if program.blanks is not None:
-            matchers.append(self.blank_runs(program.blanks).matcher())
+            # Before a library that yields where the others leave it nothing.
+            matchers.insert(1, self.blank_runs(program.blanks).matcher())
         return Guide(matchers, program.ends or self.vocabulary.ends, end_last=program.end_last)
 
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from adapter.errors import one_line
 from adapter.guided.backends.registry import Libraries
 from adapter.guided.compile.compiler import Planner, Refused
 from adapter.guided.compile.messages import (
@@ -131,7 +132,7 @@ def _plan(planner: Planner, job: Job) -> Job:
     except (MemoryError, RecursionError):
         return {"refused": f"{constraint.field} is too large or too deep to be compiled."}
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"[:200]
+        why = one_line(f"{type(error).__name__}: {error}", 200)
         return {"refused": f"{constraint.field} cannot be read by {constraint.backend}: {why}."}
     return {
         "program": plan.program.dumps(),
