@@ -3,13 +3,15 @@
 The library's own enforcer looks at all tokens and keeps every beginning of every text; here the
 parser is asked about what the guard still allows, and about no more than a bounded number a mask.
 Where it leaves no way on, fails or takes too long, it is set aside for the rest of that text: the
-guard holds the schema alone.
+guard holds the schema alone. So it narrows masks, and never refuses a token or an end: those that
+come were in a mask.
 """
 
 import json
 import threading
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +28,8 @@ _MOST_CHECKS = 250  # tokens of one mask; up to 50 microseconds each: it is the 
 _SECONDS = 0.4
 _SECONDS_A_TOKEN = 0.01
 
+T = TypeVar("T")
+
 _BLANKS = frozenset(" \t\n\r")
 _DIGITS = frozenset("0123456789")
 
@@ -33,7 +37,7 @@ _DIGITS = frozenset("0123456789")
 class _State:
     """The library's parser at one place of a text; shared by texts, so it never changes."""
 
-    __slots__ = ("characters", "digits", "ends", "free", "next", "parser")
+    __slots__ = ("characters", "digits", "free", "next", "parser")
 
     def __init__(self, parser: Any, digits: int = 0) -> None:
         """digits: how many were just taken."""
@@ -41,7 +45,6 @@ class _State:
         self.digits = digits
         self.characters = frozenset(parser.get_allowed_characters())
         self.free = parser.shortcut_key() is not None  # in a string that may be any
-        self.ends = bool(parser.can_end())
         self.next: dict[str, _State | None] = {}
 
 
@@ -63,7 +66,7 @@ class JsonStructure:
             force_json_field_order=False,
             max_json_array_length=0,
         )
-        self._masks: dict[_State, tuple[Mask, Mask, bool]] = {}
+        self._masks: dict[_State, tuple[Mask, Mask]] = {}
         self._states = 0
         self.start = _State(JsonSchemaParser(readable(schema), config))
 
@@ -71,20 +74,21 @@ class JsonStructure:
         """The state of a new text."""
         return JsonMatcher(self)
 
-    def allowed(self, state: _State, mask: Mask, until: float) -> tuple[Mask, bool]:
-        """Of a mask's tokens, those that the parser takes; and whether it was asked about all.
+    def allowed(self, state: _State, mask: Mask, until: float) -> Mask:
+        """Of a mask's tokens, those that the parser takes, or was not asked about.
 
         Raises:
             TimeoutError: the thread's CPU time passed `until`.
         """
-        kept = self._masks.get(state)
-        if kept is None or not np.array_equal(kept[0], mask):
+        asked, allowed = self._masks.get(state, (None, mask))
+        if asked is None or not np.array_equal(asked, mask):
+            allowed = self._look(state, mask, until)
             if len(self._masks) >= MOST_MASKS // 2:
                 self._masks.clear()
-            kept = self._masks[state] = (mask.copy(), *self._look(state, mask, until))
-        return kept[1:]
+            self._masks[state] = (mask.copy(), allowed)
+        return allowed
 
-    def _look(self, state: _State, mask: Mask, until: float) -> tuple[Mask, bool]:
+    def _look(self, state: _State, mask: Mask, until: float) -> Mask:
         tokens = self.tokens
         allowed = tokens.json_text.copy() if state.free else np.zeros_like(mask)
         ids = _ids(mask & ~tokens.textless & ~allowed)
@@ -100,7 +104,7 @@ class JsonStructure:
             if self.after(state, tokens.texts[token]) is not None:
                 taken.append(token)
         _set(allowed, np.array(taken, np.int64))
-        return allowed, len(likely) <= _MOST_CHECKS
+        return allowed
 
     def after(self, state: _State, text: bytes) -> tuple[_State, bytes] | None:
         """The state after some bytes, and those of an unfinished character; None: not allowed."""
@@ -149,61 +153,37 @@ class JsonStructure:
         return new
 
 
-class _Place(NamedTuple):
-    """Where a text stands."""
-
-    state: _State | None
-    """None where the library is set aside."""
-    pending: bytes = b""
-    """Of an unfinished character."""
-    unasked: bool = False
-    """The mask let tokens through that the parser was not asked about."""
-
-
-_ASIDE = _Place(None)
-
-
 class JsonMatcher:
-    """The library's state of one text. To come after all others: it yields where it is stuck."""
+    """The library's state of one text; it comes after all others, and yields where it is stuck."""
 
     def __init__(self, structure: JsonStructure) -> None:
         self._structure = structure
-        self._places = [_Place(structure.start)]
+        self._places: list[tuple[_State, bytes] | None] = [(structure.start, b"")]
+        """States, and the bytes of an unfinished character; None: the library is set aside."""
         self._seconds = 0.0
 
     @property
     def aside(self) -> bool:
-        """Whether the library is set aside: what is allowed is the guard's alone."""
-        return self._places[-1].state is None
+        """Whether the library is set aside."""
+        return self._places[-1] is None
 
     def narrow(self, mask: Mask) -> None:
         """Clear what may not come next, but never all of it."""
         place = self._places[-1]
-        if place.state is None or place.pending:
+        if place is None or place[1]:
             return
-        found = self._asked(place.state, mask)
-        if found is None or self._is_stuck(place.state, mask, found[0]):
-            self._places[-1] = _ASIDE
-            return
-        np.bitwise_and(mask, found[0], out=mask)
-        self._places[-1] = place._replace(unasked=not found[1])
+        allowed = self._asked(lambda until: self._structure.allowed(place[0], mask, until))
+        if allowed is None or self._is_stuck(mask, allowed):
+            self._places[-1] = None
+        else:
+            np.bitwise_and(mask, allowed, out=mask)
 
     def advance(self, token: int) -> bool:
-        """Take the next token, False where it is not allowed."""
-        state, pending, unasked = self._places[-1]
-        place = _ASIDE
-        if state is not None:
-            started = time.thread_time()
-            text = pending + self._structure.tokens.texts[token]
-            try:
-                with self._structure.lock:
-                    after = self._structure.after(state, text)
-            except Exception:
-                unasked, after = True, None
-            if after is None and not unasked and not pending:
-                return False
-            place = _ASIDE if after is None else _Place(*after)
-            self._seconds += time.thread_time() - started
+        """Take the next token."""
+        place, text = self._places[-1], self._structure.tokens.texts[token]
+        if place is not None:
+            state, pending = place
+            place = self._asked(lambda _: self._structure.after(state, pending + text))
         self._places.append(place)
         return True
 
@@ -212,30 +192,30 @@ class JsonMatcher:
         del self._places[len(self._places) - count :]
 
     def can_end(self) -> bool:
-        """Whether the text may end here."""
-        state, pending, _ = self._places[-1]
-        return state is None or (state.ends and not pending)
+        """Whether the text may end here: the guard knows."""
+        return True
 
-    def _asked(self, state: _State, mask: Mask) -> tuple[Mask, bool] | None:
-        """What the parser takes; None where it fails, or this text has had too much work."""
+    def _asked(self, question: Callable[[float], T | None]) -> T | None:
+        """What the library answers; None where it fails, or this text had too much work."""
         started = time.thread_time()
         left = _SECONDS + _SECONDS_A_TOKEN * len(self._places) - self._seconds
         try:
             with self._structure.lock:
-                return self._structure.allowed(state, mask, started + left)
+                return question(started + left)
         except Exception:
             return None
         finally:
             self._seconds += time.thread_time() - started
 
-    def _is_stuck(self, state: _State, mask: Mask, allowed: Mask) -> bool:
+    def _is_stuck(self, mask: Mask, allowed: Mask) -> bool:
         """Whether the parser leaves nothing to go on with, or blanks alone, which is no way on."""
         tokens = self._structure.tokens
         before = mask & ~tokens.textless
         after = before & allowed
-        if not after.any():
-            return bool(before.any()) or not state.ends
-        return bool((before & ~tokens.blank).any()) and not (after & ~tokens.blank).any()
+        more = before & ~tokens.blank
+        return bool(before.any() and not after.any()) or bool(
+            more.any() and not (after & more).any()
+        )
 
 
 def _beyond_ascii(state: _State) -> bool:
