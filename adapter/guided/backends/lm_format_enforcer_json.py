@@ -22,7 +22,7 @@ from adapter.guided.backends.lm_format_enforcer_schema import readable
 from adapter.guided.matcher import Mask
 from adapter.guided.token_trie import UNFINISHED, TokenRuns
 
-_MOST_STATES = 5_000  # some 20 Python objects each
+_MOST_STATES = 2_000  # some 20 Python objects each, and more with references
 _MOST_CHECKS = 250  # tokens of one mask; up to 50 microseconds each: it is the engine's step
 # CPU time for a text, well below what ends one (matcher.Guide).
 _SECONDS = 0.4
@@ -66,7 +66,7 @@ class JsonStructure:
             force_json_field_order=False,
             max_json_array_length=0,
         )
-        self._masks: dict[_State, tuple[Mask, Mask]] = {}
+        self._masks: dict[_State, tuple[Mask, Mask | None]] = {}
         self._states = 0
         self.start = _State(JsonSchemaParser(readable(schema), config))
 
@@ -74,19 +74,27 @@ class JsonStructure:
         """The state of a new text."""
         return JsonMatcher(self)
 
-    def allowed(self, state: _State, mask: Mask, until: float) -> Mask:
-        """Of a mask's tokens, those that the parser takes, or was not asked about.
+    def narrowed(self, state: _State, mask: Mask, until: float) -> Mask | None:
+        """A mask without the tokens that the parser does not take, None where it is stuck there.
 
         Raises:
             TimeoutError: the thread's CPU time passed `until`.
         """
-        asked, allowed = self._masks.get(state, (None, mask))
+        asked, narrowed = self._masks.get(state, (None, None))
         if asked is None or not np.array_equal(asked, mask):
-            allowed = self._look(state, mask, until)
+            narrowed = mask & self._look(state, mask, until)
+            if self._is_stuck(mask, narrowed):
+                narrowed = None
             if len(self._masks) >= MOST_MASKS // 2:
                 self._masks.clear()
-            self._masks[state] = (mask.copy(), allowed)
-        return allowed
+            self._masks[state] = (mask.copy(), narrowed)
+        return narrowed
+
+    def _is_stuck(self, before: Mask, after: Mask) -> bool:
+        """Whether nothing is left to go on with, or blanks alone, which is no way on."""
+        words = before & ~self.tokens.textless
+        solid = words & ~self.tokens.blank
+        return any(some.any() and not (some & after).any() for some in (words, solid))
 
     def _look(self, state: _State, mask: Mask, until: float) -> Mask:
         tokens = self.tokens
@@ -172,11 +180,11 @@ class JsonMatcher:
         place = self._places[-1]
         if place is None or place[1]:
             return
-        allowed = self._asked(lambda until: self._structure.allowed(place[0], mask, until))
-        if allowed is None or self._is_stuck(mask, allowed):
+        narrowed = self._asked(lambda until: self._structure.narrowed(place[0], mask, until))
+        if narrowed is None:
             self._places[-1] = None
         else:
-            np.bitwise_and(mask, allowed, out=mask)
+            np.copyto(mask, narrowed)
 
     def advance(self, token: int) -> bool:
         """Take the next token."""
@@ -196,7 +204,7 @@ class JsonMatcher:
         return True
 
     def _asked(self, question: Callable[[float], T | None]) -> T | None:
-        """What the library answers; None where it fails, or this text had too much work."""
+        """What the library answers; None also where it fails, or this text had too much work."""
         started = time.thread_time()
         left = _SECONDS + _SECONDS_A_TOKEN * len(self._places) - self._seconds
         try:
@@ -206,16 +214,6 @@ class JsonMatcher:
             return None
         finally:
             self._seconds += time.thread_time() - started
-
-    def _is_stuck(self, mask: Mask, allowed: Mask) -> bool:
-        """Whether the parser leaves nothing to go on with, or blanks alone, which is no way on."""
-        tokens = self._structure.tokens
-        before = mask & ~tokens.textless
-        after = before & allowed
-        more = before & ~tokens.blank
-        return bool(before.any() and not after.any()) or bool(
-            more.any() and not (after & more).any()
-        )
 
 
 def _beyond_ascii(state: _State) -> bool:
