@@ -78,3 +78,8 @@ class InternalError(ApiError):
 
     def __init__(self) -> None:
         super().__init__("The server failed to answer this request; its log says why.")
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """A library's message in one line, of at most so many characters."""
+    return " ".join(text.split())[:limit]

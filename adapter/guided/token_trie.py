@@ -25,6 +25,9 @@ class TokenRuns:
         self.first = self._bytes[self._offsets]
         # Padding of the last word counts as tokens, too.
         self.textless = ~self.pack(self._lengths > 0)
+        blank = np.isin(self._bytes, np.frombuffer(b" \t\n\r", np.uint8))
+        self.blank = self.pack(~self._any(~blank)) & ~self.textless
+        """The tokens of blanks alone."""
         # All of it at once: a first mask in the engine's step is too late.
         self.json_text = self._json_text()
         """The tokens that are a JSON string's text: characters, the last perhaps unfinished."""

@@ -1,16 +1,17 @@
 """lm-format-enforcer: its parsers read a text character by character, the token masks are ours.
 
 A regular expression is exact. Of a JSON schema the library holds the structure alone, and needs a
-guard before it (lm_format_enforcer_shapes).
+guard before it (lm_format_enforcer_json).
 """
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
 
-from adapter.guided.backends.lm_format_enforcer_json import JsonAutomaton
+from adapter.errors import one_line
+from adapter.guided.backends.lm_format_enforcer_json import JsonStructure
 from adapter.guided.backends.lm_format_enforcer_regex import RegexAutomaton, RegexTable
 from adapter.guided.matcher import Mask, Matcher
 from adapter.guided.program import Part
@@ -31,11 +32,13 @@ class LmFormatEnforcerBackend:
             ValueError: the library cannot enforce the constraint.
         """
         try:
-            automaton = self._automaton(part)
+            if part.form == "json":
+                return JsonStructure(self._tokens, json.loads(part.text)).matcher
+            automaton = RegexAutomaton(self._tokens, _table(part))
         except Exception as error:
             raise _cannot(part.form, error) from error
         lock = threading.Lock()
-        return lambda: LmFormatEnforcerMatcher(automaton, self._tokens.texts, lock)
+        return lambda: RegexMatcher(automaton, self._tokens.texts, lock)
 
     def prepare(self, regex: str, path: Path) -> None:
         """Compile a regular expression into a file, for a part's `artifact`.
@@ -48,35 +51,25 @@ class LmFormatEnforcerBackend:
         except Exception as error:
             raise _cannot("regex", error) from error
 
-    def _automaton(self, part: Part) -> "_Automaton":
-        if part.form == "json":
-            return JsonAutomaton(self._tokens, part.text)
-        table = None
-        if part.artifact is not None:
-            with suppress(OSError):  # made on another machine, or left out of the cache since
-                table = RegexTable.load(Path(part.artifact))
-        return RegexAutomaton(self._tokens, table or RegexTable.build(part.text))
+
+def _table(part: Part) -> RegexTable:
+    if part.artifact is not None:
+        with suppress(OSError):  # made on another machine, or left out of the cache since
+            return RegexTable.load(Path(part.artifact))
+    return RegexTable.build(part.text)
 
 
 def _cannot(form: str, error: Exception) -> ValueError:
-    why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    why = one_line(f"{type(error).__name__}: {error}")
     return ValueError(f"lm-format-enforcer cannot enforce this {form}: {why}")
 
 
-class _Automaton(Protocol):
-    """Shared by all texts of a constraint; what its states are is its own affair."""
-
-    start: Any
-
-    def narrow(self, state: Any, mask: Mask) -> None: ...
-    def after(self, state: Any, text: bytes) -> Any | None: ...
-    def ends(self, state: Any) -> bool: ...
-
-
-class LmFormatEnforcerMatcher:
+class RegexMatcher:
     """The state of one text."""
 
-    def __init__(self, automaton: _Automaton, texts: Sequence[bytes], lock: threading.Lock) -> None:
+    def __init__(
+        self, automaton: RegexAutomaton, texts: Sequence[bytes], lock: threading.Lock
+    ) -> None:
         """lock: the automaton's; the engine fills large batches of masks on several threads."""
         self._lock = lock
         self._automaton = automaton

@@ -1,322 +1,223 @@
-"""JSON by lm-format-enforcer's parsers, mended, as an automaton that is made as it is walked."""
+"""JSON by lm-format-enforcer's own parser, as it is, beside a guard that holds the schema exactly.
 
-import importlib.util
+The library's own enforcer looks at all tokens and keeps every beginning of every text; here the
+parser is asked about what the guard still allows, and about no more than a bounded number a mask.
+Where it leaves no way on, fails or takes too long, it is set aside for the rest of that text: the
+guard holds the schema alone. So it narrows masks, and never refuses a token or an end: those that
+come were in a mask.
+"""
+
 import json
-from collections import deque
-from collections.abc import Hashable, Iterator
-from typing import Any
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from lmformatenforcer import (
-    CharacterLevelParserConfig,
-    SequenceParser,
-    StringParser,
-    UnionParser,
-)
+from lmformatenforcer import CharacterLevelParserConfig, JsonSchemaParser
 
 from adapter.guided.backends.lm_format_enforcer_regex import MOST_MASKS
-from adapter.guided.backends.lm_format_enforcer_shapes import Shapes
+from adapter.guided.backends.lm_format_enforcer_schema import readable
 from adapter.guided.matcher import Mask
 from adapter.guided.token_trie import UNFINISHED, TokenRuns
 
-_Bools = npt.NDArray[np.bool_]
+_MOST_STATES = 2_000  # some 20 Python objects each, and more with references
+_MOST_CHECKS = 250  # tokens of one mask; up to 50 microseconds each: it is the engine's step
+# CPU time for a text, well below what ends one (matcher.Guide).
+_SECONDS = 0.4
+_SECONDS_A_TOKEN = 0.01
 
-_MOST_STATES = 5_000  # some 20 Python objects each
-_MOST_CHECKS = 250  # tokens of one mask, up to 50 microseconds each: it is the engine's step
+T = TypeVar("T")
 
-
-# --- the library's JSON parsers, mended ---
-
-
-def _private_copy() -> Any:
-    """The module once more, for us to mend: whoever else imports the library has the original."""
-    spec = importlib.util.find_spec("lmformatenforcer.jsonschemaparser")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_lib = _private_copy()
-_Stage = _lib.ObjectParsingStage
-
-
-class _String(_lib.StringParsingState):  # type: ignore[misc, name-defined]
-    """Blanks and escapes of an enum's strings are compared as they are written."""
-
-    def add_character(self, new_character: str) -> Any:
-        inside = self.seen_opening_quote and not self.seen_closing_quote
-        if not inside or not self.require_closing_quote:
-            return super().add_character(new_character)
-        if new_character == "\\" and not self.allowed_strings:
-            return super().add_character(new_character)
-        new = self._clone()
-        if new_character == '"' and self.parsed_string in (
-            self.allowed_strings or [self.parsed_string]
-        ):
-            new.seen_closing_quote = True
-            return new
-        new.parsed_string += new_character
-        if self.allowed_strings:
-            new.allowed_strings = [
-                text for text in self.allowed_strings if text.startswith(new.parsed_string)
-            ]
-        return new
-
-
-class _List(_lib.ListParsingState):  # type: ignore[misc, name-defined]
-    """The library counts some items twice: the guard counts."""
-
-    def get_allowed_control_characters(self) -> str:
-        return ",]"
-
-
-class _Object(_lib.ObjectParsingState):  # type: ignore[misc, name-defined]
-    """Names beside the declared ones are possible, unless the schema forbids them."""
-
-    def __init__(self, schema_object: Any, root: Any) -> None:
-        super().__init__(schema_object, root)
-        self.is_dictionary = schema_object.additionalProperties is not False
-
-    def add_character(self, new_character: str) -> Any:
-        if self.current_stage != _Stage.PARSING_KEY_VALUE_SEPARATOR or new_character != ":":
-            return super().add_character(new_character)
-        name = self.root.context.active_parser.last_parsed_string
-        known = self.clone()
-        if name in (self.schema_object.properties or {}):
-            known.is_dictionary = False
-        elif "\\" in name:
-            # The library does not keep what was escaped, so this may be any name.
-            known.schema_object = _lib.JsonSchemaParser.ANY_JSON_OBJECT_SCHEMA
-        new = super(_Object, known).add_character(new_character)
-        new.schema_object, new.is_dictionary = self.schema_object, self.is_dictionary
-        # Of other names the guard knows that they came, and fewer states are sooner known.
-        new.existing_keys = [n for n in new.existing_keys if n in self.schema_object.required]
-        return new
-
-
-_lib.StringParsingState, _lib.ListParsingState, _lib.ObjectParsingState = _String, _List, _Object
-
-
-# --- when two parsers are in the same state ---
-
-_DIGITS = str.maketrans("23456789\t\n\r", "11111111   ")
-
-
-def _key(parser: Any) -> Hashable:
-    """Equal for parsers that allow the same texts from here on."""
-    if isinstance(parser, _lib.JsonSchemaParser):
-        stack = parser.object_stack
-        return ("json", *map(_stacked_key, stack, [None, *stack]))
-    if isinstance(parser, UnionParser):
-        return ("union", frozenset(map(_key, parser.parsers)))
-    if isinstance(parser, SequenceParser):
-        return ("sequence", *map(_key, parser.parsers))
-    if isinstance(parser, StringParser):
-        return ("text", parser.target_str)
-    return _stacked_key(parser, None)
-
-
-def _stacked_key(parser: Any, below: Any) -> Hashable:
-    if isinstance(parser, _String):
-        return _string_key(parser, below)
-    if isinstance(parser, _Object):
-        return (id(parser.schema_object), parser.current_stage, *sorted(parser.existing_keys))
-    if isinstance(parser, _List):
-        return (id(parser.list_member_type), parser.seen_list_opener, parser.seen_list_closer)
-    if isinstance(parser, _lib.NumberParsingState):
-        return _number_key(parser)
-    if isinstance(parser, _lib.ForceStopParser):
-        return "stop"
-    return _key(parser)
-
-
-def _string_key(parser: Any, below: Any) -> Hashable:
-    read = parser.parsed_string
-    if not parser.allowed_strings:
-        # Only of a name does it matter what was read, and only what a declared name begins with.
-        is_name = isinstance(below, _Object) and (
-            below.current_stage == _Stage.PARSING_KEY_VALUE_SEPARATOR
-        )
-        names = (below.schema_object.properties or ()) if is_name else ()
-        if is_name and "\\" in read:
-            read = "\\"
-        elif not any(name.startswith(read) for name in names):
-            read = '"'
-    return (
-        *(read, tuple(parser.allowed_strings or ()), parser.require_closing_quote),
-        *(parser.seen_opening_quote, parser.seen_closing_quote),
-    )
-
-
-def _number_key(parser: Any) -> Hashable:
-    read = parser.parsed_string.translate(_DIGITS)
-    return (
-        *(read if len(read) < 3 else read[-1:].replace("0", "1") * 3, parser.allow_floating_point),
-        *(parser.seen_decimal_point, parser.seen_exponent, parser.seen_digit),
-        parser.seen_whitespace_after_digits,
-    )
-
-
-# --- JSON schemas ---
-
-
-class JsonAutomaton:
-    """A JSON schema; its states are made when a text or a token first comes to them."""
-
-    def __init__(self, tokens: TokenRuns, schema: str) -> None:
-        shapes = Shapes(json.loads(schema))
-        context = _lib.JsonSchemaParser._Context()
-        context.model_class = shapes.of([shapes.root])
-        # Characters that the schema does not write are all alike.
-        self.written = frozenset(shapes.written)
-        self.other = next(c for c in map(chr, range(0xE000, 0xF000)) if c not in self.written)
-        alphabet = "".join(map(chr, range(0x20, 0x80))) + "".join(self.written) + self.other
-        context.alphabet_without_quotes = alphabet.replace('"', "")
-        context.regex_parser_cache = {}
-        config = CharacterLevelParserConfig(
-            alphabet=alphabet,
-            max_consecutive_whitespaces=1 << 62,
-            force_json_field_order=False,
-            max_json_array_length=0,
-        )
-        self.tokens = tokens
-        self._states: dict[Hashable, _State] = {}
-        self._masked: deque[_State] = deque()
-        self.start = self.state(_lib.JsonSchemaParser(context, config))
-
-    def state(self, parser: Any, pending: bytes = b"") -> "_State":
-        """The one state for all parsers that allow the same."""
-        parsers = {_key(each): each for each in _forks(parser)}
-        key = (frozenset(parsers) if len(parsers) > 1 else next(iter(parsers), None), pending)
-        if (found := self._states.get(key)) is None:
-            if len(self._states) >= _MOST_STATES:
-                for state in self._states.values():
-                    state.next.clear()
-                self._states.clear()
-            found = self._states[key] = _State(self, list(parsers.values()), pending)
-        return found
-
-    def narrow(self, state: "_State", mask: Mask) -> None:
-        if state.allowed is None:
-            self._masked.append(state)
-            if len(self._masked) > MOST_MASKS:
-                self._masked.popleft().forget()
-        state.narrow(mask)
-
-    def after(self, state: "_State", text: bytes) -> "_State | None":
-        return state.after(text)
-
-    def ends(self, state: "_State") -> bool:
-        return state.ends
-
-
-def _forks(parser: Any) -> Iterator[Any]:
-    if isinstance(parser, UnionParser):
-        for each in parser.parsers:
-            yield from _forks(each)
-    else:
-        yield parser
+_BLANKS = frozenset(" \t\n\r")
+_DIGITS = frozenset("0123456789")
 
 
 class _State:
-    """A place in the texts that a schema allows: parsers, and the bytes of an unfinished character.
+    """The library's parser at one place of a text; shared by texts, so it never changes."""
 
-    What is allowed is found out token by token, and only for those that a mask asks for.
-    """
+    __slots__ = ("characters", "digits", "free", "next", "parser")
 
-    __slots__ = (
-        "_characters",
-        "_checked",
-        "_free",
-        "_owner",
-        "_parser",
-        "_pending",
-        "allowed",
-        "ends",
-        "next",
-    )
+    def __init__(self, parser: Any, digits: int = 0) -> None:
+        """digits: how many were just taken."""
+        self.parser = parser
+        self.digits = digits
+        self.characters = frozenset(parser.get_allowed_characters())
+        self.free = parser.shortcut_key() is not None  # in a string that may be any
+        self.next: dict[str, _State | None] = {}
 
-    def __init__(self, owner: JsonAutomaton, parsers: list[Any], pending: bytes) -> None:
-        self._owner = owner
-        self._parser = parsers[0] if len(parsers) == 1 else UnionParser(parsers)
-        self._pending = pending
-        self._characters = self._parser.get_allowed_characters()
-        self._free = not pending and any(parser.shortcut_key() for parser in parsers)
-        self.ends = not pending and bool(self._parser.can_end())
-        self.next: dict[int, _State | None] = {}
-        self.allowed: Mask | None = None
-        self._checked: Mask = owner.tokens.textless
 
-    def forget(self) -> None:
-        """Give up the mask."""
-        self.allowed = None
-        self._checked = self._owner.tokens.textless
+class JsonStructure:
+    """A JSON schema over a vocabulary."""
 
-    def after(self, text: bytes) -> "_State | None":
-        """The state after these bytes, None where they are not allowed."""
-        state = self
-        for byte in text:
-            try:
-                following = state.next[byte]
-            except KeyError:
-                following = state.next[byte] = state._step(byte)
+    def __init__(self, tokens: TokenRuns, schema: Any) -> None:
+        """Raises Exception where the library cannot read the schema."""
+        self.tokens = tokens
+        self.lock = threading.Lock()  # the library's parsers of one schema share a variable
+        written = set(json.dumps(schema, ensure_ascii=False))
+        # Characters that the schema does not write are all alike.
+        self._other = next(c for c in map(chr, range(0xE000, 0xF000)) if c not in written)
+        self._alphabet = {*map(chr, range(0x20, 0x7F)), self._other}
+        self._alphabet |= {character for character in written if character > "\x7f"}
+        config = CharacterLevelParserConfig(
+            alphabet="".join(sorted(self._alphabet)),
+            max_consecutive_whitespaces=1 << 62,  # blanks are held beside it
+            force_json_field_order=False,
+            max_json_array_length=0,
+        )
+        self._masks: dict[_State, tuple[Mask, Mask | None]] = {}
+        self._states = 0
+        self.start = _State(JsonSchemaParser(readable(schema), config))
+
+    def matcher(self) -> "JsonMatcher":
+        """The state of a new text."""
+        return JsonMatcher(self)
+
+    def narrowed(self, state: _State, mask: Mask, until: float) -> Mask | None:
+        """A mask without the tokens that the parser does not take, None where it is stuck there.
+
+        Raises:
+            TimeoutError: the thread's CPU time passed `until`.
+        """
+        asked, narrowed = self._masks.get(state, (None, None))
+        if asked is None or not np.array_equal(asked, mask):
+            narrowed = mask & self._look(state, mask, until)
+            if self._is_stuck(mask, narrowed):
+                narrowed = None
+            if len(self._masks) >= MOST_MASKS // 2:
+                self._masks.clear()
+            self._masks[state] = (mask.copy(), narrowed)
+        return narrowed
+
+    def _is_stuck(self, before: Mask, after: Mask) -> bool:
+        """Whether nothing is left to go on with, or blanks alone, which is no way on."""
+        words = before & ~self.tokens.textless
+        solid = words & ~self.tokens.blank
+        return any(some.any() and not (some & after).any() for some in (words, solid))
+
+    def _look(self, state: _State, mask: Mask, until: float) -> Mask:
+        tokens = self.tokens
+        allowed = tokens.json_text.copy() if state.free else np.zeros_like(mask)
+        ids = _ids(mask & ~tokens.textless & ~allowed)
+        first = np.zeros(256, np.bool_)
+        first[[ord(character) for character in state.characters if character < "\x80"]] = True
+        first[0x80:] = _beyond_ascii(state)
+        likely = ids[first[tokens.first[ids]]]
+        _set(allowed, likely[_MOST_CHECKS:])  # left to the guard
+        taken = []
+        for token in likely[:_MOST_CHECKS].tolist():
+            if time.thread_time() > until:
+                raise TimeoutError
+            if self.after(state, tokens.texts[token]) is not None:
+                taken.append(token)
+        _set(allowed, np.array(taken, np.int64))
+        return allowed
+
+    def after(self, state: _State, text: bytes) -> tuple[_State, bytes] | None:
+        """The state after some bytes, and those of an unfinished character; None: not allowed."""
+        pending = b""
+        try:
+            characters = text.decode()
+        except UnicodeDecodeError as error:
+            if error.reason != UNFINISHED:
+                return None
+            characters, pending = text[: error.start].decode(), text[error.start :]
+        for character in characters:
+            following = self._step(state, character)
             if following is None:
                 return None
             state = following
-        return state
+        return None if pending and not _beyond_ascii(state) else (state, pending)
 
-    def _step(self, byte: int) -> "_State | None":
-        text = self._pending + bytes((byte,))
-        try:
-            character = text.decode()
-        except UnicodeDecodeError as error:
-            unfinished = error.reason == UNFINISHED and self._may_become(text)
-            return self._owner.state(self._parser, text) if unfinished else None
-        if byte >= 0x80 and character not in self._owner.written:
-            character = self._owner.other
-        if character not in self._characters:
+    def _step(self, state: _State, character: str) -> _State | None:
+        # What is in a string that may be any, and how long a number is, changes nothing.
+        if state.free and character not in '"\\':
+            return state
+        if character in _DIGITS and state.characters >= _DIGITS:
+            if state.digits == 2:
+                return state
+            character = "0" if character == "0" else "1"
+        elif character in _BLANKS and state.characters >= _BLANKS:
+            character = " "
+        elif character not in self._alphabet:
+            character = self._other
+        if character not in state.characters:
             return None
-        return self._owner.state(self._parser.add_character(character))
+        if character not in state.next:
+            state.next[character] = self._new(state, character)
+        return state.next[character]
 
-    def _may_become(self, start: bytes) -> bool:
-        """Whether an allowed character begins with these bytes. With any, all others are."""
-        return self._owner.other in self._characters or any(
-            character.encode().startswith(start)
-            for character in self._characters
-            if character > "\x7f"
-        )
+    def _new(self, state: _State, character: str) -> _State:
+        if self._states >= _MOST_STATES:
+            self.start.next.clear()
+            self._masks.clear()
+            self._states = 0
+        self._states += 1
+        digits = state.digits + 1 if character in _DIGITS else 0
+        new = _State(state.parser.add_character(character), digits)
+        if character == " " and new.characters >= _BLANKS:
+            new.next[" "] = new
+        return new
+
+
+class JsonMatcher:
+    """The library's state of one text; it comes after all others, and yields where it is stuck."""
+
+    def __init__(self, structure: JsonStructure) -> None:
+        self._structure = structure
+        self._places: list[tuple[_State, bytes] | None] = [(structure.start, b"")]
+        """States, and the bytes of an unfinished character; None: the library is set aside."""
+        self._seconds = 0.0
+
+    @property
+    def aside(self) -> bool:
+        """Whether the library is set aside."""
+        return self._places[-1] is None
 
     def narrow(self, mask: Mask) -> None:
-        """Clear what may not come next."""
-        tokens = self._owner.tokens
-        if self.allowed is None:
-            self.allowed = tokens.json_text.copy() if self._free else np.zeros_like(mask)
-            self._checked = tokens.textless | self.allowed
-        unknown = mask & ~self._checked
-        if unknown.any():
-            some = _ids(unknown)[:_MOST_CHECKS]
-            self._allow(self.allowed, some)
-            now = np.zeros_like(mask)
-            _set(now, some)
-            self._checked = self._checked | now
-            unknown &= ~now
-        # What was not looked at yet is the guard's alone, and is looked at when it is taken.
-        np.bitwise_and(mask, self.allowed | unknown, out=mask)
+        """Clear what may not come next, but never all of it."""
+        place = self._places[-1]
+        if place is None or place[1]:
+            return
+        narrowed = self._asked(lambda until: self._structure.narrowed(place[0], mask, until))
+        if narrowed is None:
+            self._places[-1] = None
+        else:
+            np.copyto(mask, narrowed)
 
-    def _allow(self, mask: Mask, ids: npt.NDArray[np.int64]) -> None:
-        """Set the bits of those of these tokens that may come next."""
-        tokens = self._owner.tokens
-        likely = ids[self._first_bytes()[tokens.first[ids]]].tolist()
-        _set(mask, np.array([i for i in likely if self.after(tokens.texts[i])], np.int64))
+    def advance(self, token: int) -> bool:
+        """Take the next token."""
+        place, text = self._places[-1], self._structure.tokens.texts[token]
+        if place is not None:
+            state, pending = place
+            place = self._asked(lambda _: self._structure.after(state, pending + text))
+        self._places.append(place)
+        return True
 
-    def _first_bytes(self) -> _Bools:
-        possible = np.zeros(256, np.bool_)
-        possible[[ord(c) for c in self._characters if c < "\x80" and not self._pending]] = True
-        possible[0x80:] = self._pending != b"" or max(self._characters, default="") >= "\x80"
-        return possible
+    def rollback(self, count: int) -> None:
+        """Take back the last tokens."""
+        del self._places[len(self._places) - count :]
+
+    def can_end(self) -> bool:
+        """Whether the text may end here: the guard knows."""
+        return True
+
+    def _asked(self, question: Callable[[float], T | None]) -> T | None:
+        """What the library answers; None also where it fails, or this text had too much work."""
+        started = time.thread_time()
+        left = _SECONDS + _SECONDS_A_TOKEN * len(self._places) - self._seconds
+        try:
+            with self._structure.lock:
+                return question(started + left)
+        except Exception:
+            return None
+        finally:
+            self._seconds += time.thread_time() - started
+
+
+def _beyond_ascii(state: _State) -> bool:
+    return state.free or max(state.characters, default="") > "\x7f"
 
 
 def _set(mask: Mask, ids: npt.NDArray[np.int64]) -> None:

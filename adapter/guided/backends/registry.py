@@ -96,7 +96,8 @@ class Libraries:
         """The state of a new text; makers: those of the program's parts, in order."""
         matchers = [maker() for maker in makers]
         if program.whitespace is not None:
-            matchers.append(self.whitespace_runs(program.whitespace).matcher())
+            # Before a library that yields where the others leave it nothing.
+            matchers.insert(1, self.whitespace_runs(program.whitespace).matcher())
         return Guide(
             matchers,
             program.eos_token_ids or self.vocabulary.eos_token_ids,

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import xgrammar
 
+from adapter.errors import one_line
 from adapter.guided.matcher import Mask, Matcher
 from adapter.guided.program import Part
 from adapter.guided.vocabulary import Vocabulary
@@ -57,9 +58,9 @@ class XgrammarBackend:
 
 def _own_words(error: Exception) -> str:
     """xgrammar's message without the place in its source, in one line."""
-    text = _PLACE.sub("", " ".join(str(error).split()))
+    text = _PLACE.sub("", one_line(str(error), 10_000))
     _, _, message = text.rpartition("is false: ")
-    return message[:300]
+    return one_line(message)
 
 
 class XgrammarMatcher:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from adapter.errors import one_line
 from adapter.guided.backends.outlines import regex_of_schema
 from adapter.guided.backends.registry import Libraries, Maker, Preparing
 from adapter.guided.compile import validation
@@ -284,5 +285,5 @@ def _cannot(constraint: Constraint, why: str, relaxed: bool) -> str:
 
 
 def _line(text: str) -> str:
-    """A library's message in one line."""
-    return " ".join(text.split())[:300].rstrip(".")
+    """A library's message, to go on in the same sentence."""
+    return one_line(text).rstrip(".")

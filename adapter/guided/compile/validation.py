@@ -11,6 +11,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY
 
+from adapter.errors import one_line
 from adapter.languages.json_schema.schema import Schema, walk
 
 # A text that is not JSON, numbers that cannot be divided, references and patterns that cannot be
@@ -42,9 +43,9 @@ def schema_fault(schema: Schema) -> str | None:
         # Patterns are ECMAScript's, which Python need not be able to read.
         _validator_class(schema).check_schema(schema, format_checker=None)
     except SchemaError as error:
-        return f"at {error.json_path}: {error.message[:300]}"
+        return f"at {error.json_path}: {one_line(error.message)}"
     except _UNTELLABLE as error:
-        return str(error)[:300]
+        return one_line(str(error))
     return None
 
 
@@ -68,9 +69,9 @@ def text_fault(schema: Schema, text: str) -> str | None:
         value = json.loads(text, parse_constant=_no_constant)
         _validator_class(schema)(schema, registry=REGISTRY).validate(value)
     except ValidationError as error:
-        return f"at {error.json_path}: {error.message[:300]}"
+        return f"at {error.json_path}: {one_line(error.message)}"
     except _UNTELLABLE as error:
-        return str(error)[:300]
+        return one_line(str(error))
     return None
 
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from adapter.errors import one_line
 from adapter.guided.backends.registry import Libraries
 from adapter.guided.compile.compiler import ConstraintCompiler, Refused
 from adapter.guided.compile.messages import (
@@ -135,7 +136,7 @@ def _compile(compiler: ConstraintCompiler, request: Message) -> Message:
     except (MemoryError, RecursionError):
         return {"refused": f"{constraint.field} is too large or too deep to be compiled."}
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"[:200]
+        why = one_line(f"{type(error).__name__}: {error}", 200)
         return {"refused": f"{constraint.field} cannot be read by {constraint.backend}: {why}."}
     return {
         "program": compiled.program.dumps(),
