@@ -1,6 +1,7 @@
 """From the fields of a request to its one constraint."""
 
 import json
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
 from adapter.guided.constraint import AUTO, BACKENDS, MAX_TEXT, Constraint, Kind
-from adapter.planning.facts import ServerFacts
 from adapter.planning.plan import plan
+from tests.planning.plans import FACTS
 
 
 def request(**fields: Any) -> CompletionV2Request:
@@ -18,16 +19,7 @@ def request(**fields: Any) -> CompletionV2Request:
 
 
 def constraint(default: str = AUTO, /, **fields: Any) -> Constraint | None:
-    facts = ServerFacts(
-        max_model_len=64,
-        vocab_size=100,
-        max_prompt_token_id=99,
-        document_separator=0,
-        max_choices=256,
-        max_logprobs=20,
-        eos_token_ids=frozenset({2}),
-        guided_backend=default,
-    )
+    facts = replace(FACTS, guided_backend=default)
     return plan(request(**fields), facts).constraint
 
 

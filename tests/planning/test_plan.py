@@ -26,16 +26,8 @@ from adapter.planning.modes import (
 )
 from adapter.planning.plan import Plan, check_length, engine_calls, plan
 from adapter.planning.values import SEED_RANGE
+from tests.planning.plans import FACTS
 
-FACTS = ServerFacts(
-    max_model_len=32,
-    vocab_size=100,
-    max_prompt_token_id=102,
-    document_separator=0,
-    max_choices=256,
-    max_logprobs=20,
-    eos_token_ids=frozenset({2}),
-)
 INFILL_FACTS = replace(
     FACTS, infill=Infill("<p>{prefix}<s>{suffix}<m>"), infill_end_ids=frozenset({50, 51})
 )
