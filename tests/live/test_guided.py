@@ -500,6 +500,10 @@ def _large_schema() -> dict[str, Any]:
     return closed(**{name: {"type": "string", "maxLength": 9} for name in names})
 
 
+# Seconds: 5 of CPU, which may take twice as long, a grace of 2, and what ten requests at once do to
+# two cores that may have other work.
+LONGEST = 20
+
 HOSTILE: dict[str, dict[str, Any]] = {
     "nested repeats": {"guided_regex": "((a|b){0,300}c){0,300}"},
     "fewer repeats": {"guided_regex": "((a|b){0,60}c){0,60}"},
@@ -533,8 +537,8 @@ def worker_seconds(server: Server) -> dict[int, float]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_constraint(server: Server, name: str) -> None:
-    """On each backend it is answered or refused in 8 s while plain requests go on, and nothing is
-    left at work."""
+    """On each backend it is answered or refused while plain requests go on, and nothing is left
+    at work."""
     fields = HOSTILE[name]
     (field,) = fields
     solo = [server.greedy(prompt, 8) for prompt in PLAIN]
@@ -542,7 +546,7 @@ def test_hostile_constraint(server: Server, name: str) -> None:
     def hostile(backend: str) -> None:
         started = time.monotonic()
         response = server.post(prompt="Hi", max_tokens=6, guided_decoding_backend=backend, **fields)
-        assert time.monotonic() - started < 14
+        assert time.monotonic() - started < LONGEST
         if response.status_code == 400:
             error = error_of(response)
             assert error["param"] == field
@@ -562,7 +566,7 @@ def test_hostile_constraint(server: Server, name: str) -> None:
         started = time.monotonic()
         prompt = PLAIN[index % len(PLAIN)]
         assert server.greedy(prompt, 8) == solo[index % len(PLAIN)]
-        assert time.monotonic() - started < 14
+        assert time.monotonic() - started < LONGEST
 
     at_once(
         [partial(hostile, backend) for backend in BACKENDS]
