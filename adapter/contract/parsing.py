@@ -54,7 +54,8 @@ def _refusal(error: ValidationError, body: bytes) -> InvalidRequest:
             return InvalidRequest("The body is not valid JSON: it is nested too deeply.")
         if path is not None:
             return InvalidRequest(f"{path}: a lone surrogate is not Unicode text.", param=path)
-        return InvalidRequest(f"The body is not valid JSON: {faults[0]['msg']}.")
+        why = faults[0]["msg"].removeprefix("Invalid JSON: ")
+        return InvalidRequest(f"The body is not valid JSON: {why}.")
     fault = _telling(faults)
     if not fault["loc"]:
         return InvalidRequest("The body must be a JSON object.")
@@ -71,7 +72,14 @@ def _telling(faults: Sequence[ErrorDetails]) -> ErrorDetails:
     meant = [fault for fault in faults if fault["loc"][:-1] not in other_kinds] or [
         fault for fault in faults if fault["type"] == "literal_error"
     ]
-    return max(meant, key=lambda fault: (len(fault["loc"]), fault["type"] == "missing"))
+    return max(meant, key=_reach)
+
+
+def _reach(fault: ErrorDetails) -> tuple[int, int, bool]:
+    """How far a branch got: its depth, and how many items of a list it took."""
+    steps = [part for part in fault["loc"] if isinstance(part, int) or part in _NESTED_KEYS]
+    items = max((part for part in steps if isinstance(part, int)), default=0)
+    return len(steps), items, fault["type"] == "missing"
 
 
 def _path(location: tuple[int | str, ...]) -> str:
