@@ -7,13 +7,15 @@ text may read it either way.
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from re import _constants as code  # type: ignore[attr-defined] # the opcodes have no public name
+from importlib import import_module
 from typing import Any, TypeAlias
 
 from adapter.languages import characters
 from adapter.languages.budget import Budget
 from adapter.languages.characters import Ranges, complement, intersection, union
 from adapter.languages.regex.tree import Chars, PatternError
+
+code: Any = import_module("re._constants")  # the opcodes have no public name
 
 Items: TypeAlias = tuple[tuple[Any, Any], ...]
 """The opcodes of a set and their values; NEGATE comes first."""

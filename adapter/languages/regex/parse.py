@@ -11,13 +11,12 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from re import _constants as code  # type: ignore[attr-defined] # the opcodes have no public name
-from re import _parser  # type: ignore[attr-defined] # nor has the parser
+from importlib import import_module
 from typing import Any
 
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.characters import TEXT
-from adapter.languages.regex.classes import read_class
+from adapter.languages.regex.classes import code, read_class
 from adapter.languages.regex.tree import (
     EMPTY,
     Chars,
@@ -29,6 +28,8 @@ from adapter.languages.regex.tree import (
     repeat,
     sequence,
 )
+
+_parser: Any = import_module("re._parser")  # Python's own, which has no public name
 
 MAX_DEPTH = 100
 """Nodes inside one another. regex-syntax refuses 250 levels, of which a node takes up to two."""
