@@ -6,7 +6,7 @@ value goes. A plan is made from these rows and from nothing else of the request.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from adapter.contract.request import CompletionV2Request
@@ -17,7 +17,7 @@ from adapter.planning.facts import ServerFacts
 Value = Callable[[CompletionV2Request, ServerFacts], Any]
 
 
-class Place(Enum):
+class Place(StrEnum):
     """What is made of the fields; see plan.py."""
 
     SAMPLING = "SamplingFields"
