@@ -12,7 +12,6 @@ from adapter.guided.constraint import (
     BACKENDS,
     LM_FORMAT_ENFORCER,
     MAX_TEXT,
-    Kind,
     holds_nul,
 )
 from adapter.planning import values
@@ -336,7 +335,9 @@ def constraint(field: str) -> tuple[Check, ...]:
     """What a constraint of this field is refused for."""
 
     def can_be_read(request: CompletionV2Request, facts: ServerFacts) -> None:
-        kind, text = values.CONSTRAINTS[field](request) or (Kind.REGEX, "")
+        if (given := values.CONSTRAINTS[field](request)) is None:
+            return
+        kind, text = given
         if len(text) > MAX_TEXT:
             raise InvalidRequest(
                 f"{field} is too large: {len(text)} characters as text, and {MAX_TEXT} are "
@@ -367,7 +368,7 @@ def only_constraint(field: str) -> Check:
     """A constraint beside another one: named is the second."""
 
     def check(request: CompletionV2Request, facts: ServerFacts) -> None:
-        names = values.constraints_given(request)
+        names = values.constraints_given(request) if getattr(request, field) is not None else []
         if len(names) > 1 and field == names[1]:
             raise InvalidRequest(
                 f"{names[0]} and {names[1]} cannot be combined: a request has one constraint at "
