@@ -4,12 +4,14 @@ States are numbers from 0. What a character does to a set of states is asked of 
 that no class divides, each a bit of a number.
 """
 
-from bisect import bisect_left
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import TypeAlias
 
 from adapter.languages.budget import Budget
-from adapter.languages.regex.tree import Chars, Choice, Node, Repeat, Sequence
+from adapter.languages.characters import Ranges
+from adapter.languages.regex.tree import All, Chars, Choice, Node, Not, Repeat, Sequence
 
 States: TypeAlias = frozenset[int]
 
@@ -29,6 +31,16 @@ class Alphabet:
             ranges = ((self._at(low), self._at(high + 1)) for low, high in chars.ranges)
             self._known[id(chars)] = chars, sum((1 << end) - (1 << start) for start, end in ranges)
         return self._known[id(chars)][1]
+
+    def bit(self, char: str) -> int:
+        """The bit of the stretch that a character is in; 0 where no class has it."""
+        at = bisect_right(self._starts, ord(char)) - 1
+        return 1 << at if at >= 0 else 0
+
+    def ranges(self, bits: int) -> Ranges:
+        """The characters of bits of classes, in order."""
+        runs = re.finditer("1+", f"{bits:b}"[::-1])
+        return tuple((self._starts[run.start()], self._starts[run.end()] - 1) for run in runs)
 
     def _at(self, point: int) -> int:
         return bisect_left(self._starts, point)
@@ -53,6 +65,7 @@ class Automaton:
 
         Raises:
             BudgetExceededError: it has more states than are left.
+            TypeError: it has intersections or complements, which `language` is for.
         """
         start = self._state()
         return start, self._once(node, start)
@@ -111,6 +124,8 @@ class Automaton:
                 return self._joined([self._once(option, at) for option in options])
             case Repeat(inner, low, high):
                 return self._repeated(inner, at, low, high)
+            case All() | Not():
+                raise TypeError("an intersection or complement has no such automaton")
 
     def _repeated(self, node: Node, at: int, low: int, high: int | None) -> int:
         for _ in range(low - 1 if high is None else low):

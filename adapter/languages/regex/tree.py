@@ -6,9 +6,10 @@ at: nothing is nested that need not be.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeAlias
 
-from adapter.languages.characters import Ranges, union
+from adapter.languages.characters import TEXT, Ranges, intersection, union
 
 
 class PatternError(ValueError):
@@ -45,14 +46,36 @@ class Repeat:
     high: int | None
 
 
-Node: TypeAlias = Chars | Sequence | Choice | Repeat
+@dataclass(frozen=True, slots=True)
+class All:
+    """What two or more nodes match, each of them."""
+
+    parts: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """What a node does not match, of all texts of the characters of TEXT."""
+
+    node: "Node"
+
+
+Node: TypeAlias = Chars | Sequence | Choice | Repeat | All | Not
 
 EMPTY = Sequence(())
+
+ANY_TEXT = Repeat(Chars(TEXT), 0, None)
+"""Every text."""
+
+NOTHING = Not(ANY_TEXT)
+"""No text, not even the empty one."""
 
 
 def sequence(parts: Iterable[Node]) -> Node:
     """One after the other."""
     flat = list(flattened(parts))
+    if NOTHING in flat:
+        return NOTHING
     return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
 
 
@@ -63,10 +86,13 @@ def flattened(parts: Iterable[Node]) -> Iterator[Node]:
 
 
 def choice(options: Iterable[Node]) -> Node:
-    """One of one or more."""
+    """One of them; nothing, where there are none."""
     flat: list[Node] = []
     for option in options:
         flat.extend(option.options if isinstance(option, Choice) else (option,))
+    flat = [option for option in flat if option != NOTHING]
+    if not flat or ANY_TEXT in flat:
+        return ANY_TEXT if flat else NOTHING
     wide = [option for option in flat if option != EMPTY]
     if len(wide) < len(flat):
         return repeat(choice(wide), 0, 1) if wide else EMPTY
@@ -86,6 +112,8 @@ def repeat(node: Node, low: int, high: int | None) -> Node:
     """low to high times; high is None where there is no bound."""
     if high == 0 or node == EMPTY:
         return EMPTY
+    if node == NOTHING:
+        return NOTHING if low else EMPTY
     if matches_empty(node):
         low = 0
     if isinstance(node, Repeat) and node.low <= 1:
@@ -100,6 +128,73 @@ def _times(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one * other
 
 
+def every(parts: Iterable[Node]) -> Node:
+    """What all of them match; every text, where there are none."""
+    flat: list[Node] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, All) else (part,))
+    flat = _with_one_run(list(dict.fromkeys(flat)))
+    if NOTHING in flat or (EMPTY in flat and not all(map(matches_empty, flat))):
+        return NOTHING
+    if EMPTY in flat:
+        return EMPTY
+    return flat[0] if len(flat) == 1 else All(tuple(flat))
+
+
+def _with_one_run(parts: list[Node]) -> list[Node]:
+    """The parts, those that count characters of one set as one of them."""
+    runs = [(part, run) for part in parts if (run := _run(part)) is not None]
+    ranges = reduce(intersection, (run.ranges for _, run in runs), TEXT)
+    low = max([run.low for _, run in runs], default=0)
+    high = min([run.high for _, run in runs if run.high is not None], default=None)
+    one = counted(ranges, low, high)
+    others = [part for part in parts if _run(part) is None]
+    return others if others and one == ANY_TEXT else [one, *others]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    ranges: Ranges
+    low: int
+    high: int | None
+
+
+def _run(node: Node) -> _Run | None:
+    """A node that only counts characters of one set."""
+    match node:
+        case Chars(ranges):
+            return _Run(ranges, 1, 1)
+        case Repeat(Chars(ranges), low, high):
+            return _Run(ranges, low, high)
+    return None
+
+
+def counted(ranges: Ranges, low: int, high: int | None) -> Node:
+    """low to high characters of a set, which may be empty."""
+    if high is not None and low > high:
+        return NOTHING
+    if not ranges:
+        return NOTHING if low else EMPTY
+    return repeat(Chars(ranges), low, high)
+
+
+def negation(node: Node) -> Node:
+    """What a node does not match, of all texts."""
+    match node:
+        case Not(inner):
+            return inner
+        case Repeat(Chars(ranges), low, None) if ranges == TEXT and low:
+            return repeat(Chars(TEXT), 0, low - 1)
+        case Repeat(Chars(ranges), 0, int(high)) if ranges == TEXT:
+            return repeat(Chars(TEXT), high + 1, None)
+    return Not(node)
+
+
+def is_plain(node: Node) -> bool:
+    """Whether there is no intersection and no complement in a tree."""
+    return not isinstance(node, All | Not) and all(map(is_plain, children(node)))
+
+
 def matches_empty(node: Node) -> bool:
     """Whether the empty text matches."""
     match node:
@@ -111,6 +206,10 @@ def matches_empty(node: Node) -> bool:
             return any(map(matches_empty, options))
         case Repeat(inner, low, _):
             return low == 0 or matches_empty(inner)
+        case All(parts):
+            return all(map(matches_empty, parts))
+        case Not(inner):
+            return not matches_empty(inner)
 
 
 def positions(node: Node) -> int:
@@ -118,10 +217,12 @@ def positions(node: Node) -> int:
     match node:
         case Chars():
             return 1
-        case Sequence(inner) | Choice(inner):
+        case Sequence(inner) | Choice(inner) | All(inner):
             return sum(map(positions, inner))
         case Repeat(inner, low, high):
             return positions(inner) * (max(low, 1) if high is None else high)
+        case Not(inner):
+            return positions(inner)
 
 
 def children(node: Node) -> "tuple[Node, ...]":
@@ -129,9 +230,9 @@ def children(node: Node) -> "tuple[Node, ...]":
     match node:
         case Chars():
             return ()
-        case Sequence(inner) | Choice(inner):
+        case Sequence(inner) | Choice(inner) | All(inner):
             return inner
-        case Repeat(inner, _, _):
+        case Repeat(inner, _, _) | Not(inner):
             return (inner,)
 
 

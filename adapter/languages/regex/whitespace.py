@@ -16,9 +16,11 @@ from adapter.languages.characters import (
 )
 from adapter.languages.regex.automaton import Alphabet, Automaton, States
 from adapter.languages.regex.tree import (
+    All,
     Chars,
     Choice,
     Node,
+    Not,
     PatternError,
     Repeat,
     Sequence,
@@ -39,7 +41,7 @@ def json_whitespace(node: Node) -> Node:
     """A whitespace pattern, with each class narrowed to JSON's whitespace: space, tab, \\n, \\r.
 
     Raises:
-        PatternError: a class has what is no whitespace, or none of JSON's.
+        PatternError: a class has what is no whitespace, or none of JSON's; or there is look-around.
     """
     match node:
         case Chars(ranges):
@@ -50,6 +52,8 @@ def json_whitespace(node: Node) -> Node:
             return choice(map(json_whitespace, options))
         case Repeat(inner, low, high):
             return repeat(json_whitespace(inner), low, high)
+        case All() | Not():
+            raise PatternError("look-around is not supported in a pattern of blanks")
 
 
 def _narrowed(ranges: Ranges) -> Ranges:

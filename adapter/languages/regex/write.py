@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 
 from adapter.languages.characters import SURROGATES, Ranges, complement, single, union
 from adapter.languages.escapes import (
@@ -14,13 +14,67 @@ from adapter.languages.escapes import (
     rust_escape,
     written,
 )
-from adapter.languages.regex.tree import Chars, Choice, Node, Repeat, Sequence
+from adapter.languages.regex.tree import (
+    ANY_TEXT,
+    All,
+    Chars,
+    Choice,
+    Node,
+    Not,
+    Repeat,
+    Sequence,
+    is_plain,
+)
 from adapter.languages.regex.unroll import unrolled
 
 
 def to_rust(node: Node) -> str:
     """For Rust's regex-syntax (llguidance, outlines_core), unanchored; ASCII."""
     return _write(node, _RUST)
+
+
+def to_lark_terminal(node: Node) -> str:
+    """What stands on the right side of a terminal in a Lark grammar of llguidance; ASCII.
+
+    What has no intersection and no complement inside is one regular expression.
+    """
+    if is_plain(node):
+        return f"/{to_rust(node)}/"
+    match node:
+        case Sequence(parts):
+            runs = [(plain, list(run)) for plain, run in groupby(parts, is_plain)]
+            texts = [
+                [to_lark_terminal(Sequence(tuple(run)))] if plain else map(_lark_atom, run)
+                for plain, run in runs
+            ]
+            return " ".join(chain.from_iterable(texts))
+        case Choice(options):
+            plain = tuple(filter(is_plain, options))
+            others = [option for option in options if not is_plain(option)]
+            return " | ".join(map(_lark_atom, [*([Choice(plain)] if plain else []), *others]))
+        case Repeat(inner, low, high):
+            return _lark_atom(inner) + quantifier(low, high)
+        case All(parts):
+            return _lark_common(parts)
+        case Not():
+            return _lark_common((node,))
+        case Chars():  # which is plain
+            raise AssertionError
+
+
+def _lark_common(parts: tuple[Node, ...]) -> str:
+    """Joined by &. A complement alone would match what is no text, too."""
+    bounded = any(not isinstance(part, Not) for part in parts)
+    texts = [
+        f"~{_lark_atom(part.node)}" if isinstance(part, Not) else _lark_atom(part)
+        for part in (parts if bounded else (ANY_TEXT, *parts))
+    ]
+    return " & ".join(texts)
+
+
+def _lark_atom(node: Node) -> str:
+    text = to_lark_terminal(node)
+    return text if is_plain(node) else f"({text})"
 
 
 def to_lark(node: Node) -> str:
@@ -101,6 +155,8 @@ def _write(node: Node, dialect: _Dialect) -> str:
         case Repeat(inner, low, high):
             atom = _grouped(inner, dialect, (Sequence, Choice, Repeat))
             return atom + quantifier(low, high)
+        case All() | Not():
+            raise TypeError("a regular expression has no intersection and no complement")
 
 
 def _grouped(node: Node, dialect: _Dialect, kinds: tuple[type[Node], ...]) -> str:

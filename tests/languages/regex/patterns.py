@@ -7,7 +7,16 @@ from random import Random
 from hypothesis import strategies as st
 
 from adapter.languages.regex.parse import parse
-from adapter.languages.regex.tree import Chars, Choice, Node, PatternError, Repeat, Sequence
+from adapter.languages.regex.tree import (
+    All,
+    Chars,
+    Choice,
+    Node,
+    Not,
+    PatternError,
+    Repeat,
+    Sequence,
+)
 from adapter.languages.regex.write import to_python
 
 # Where classes and cases change most: the alphabets, and edges of what lies between them.
@@ -90,6 +99,8 @@ def sampled(node: Node, random: Random) -> str:
         case Repeat(inner, low, high):
             most = low + 2 if high is None else min(high, low + 2)
             return "".join(sampled(inner, random) for _ in range(random.randint(low, most)))
+        case All() | Not():
+            raise TypeError("draw the texts of a look-around from its language")
 
 
 def near(node: Node, seed: int) -> list[str]:
