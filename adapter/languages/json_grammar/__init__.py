@@ -1,0 +1,1 @@
+"""Forms of JSON values as grammars for llguidance. Pure."""

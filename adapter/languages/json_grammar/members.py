@@ -1,0 +1,158 @@
+"""An alternative of objects, its members told one by one."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, combinations, product
+
+from adapter.languages.budget import Budget, BudgetExceededError
+from adapter.languages.normal_form.forms import Condition, Conditions, Object, Witness
+from adapter.languages.normal_form.names import (
+    Matching,
+    has,
+    has_region,
+    mentioned,
+    patterns,
+    region_tree,
+)
+from adapter.languages.regex.language import Language
+from adapter.languages.regex.tree import Node
+
+_MOST_PATTERNS = 5
+_MOST_LISTED = 40
+"""Names of a pattern that are told one by one, where it has no more of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of one name, which comes at most once."""
+
+    name: str
+    value: Conditions
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """Members whose names are in a language, and none of those told one by one."""
+
+    names: Node
+    value: Conditions
+    witnesses: tuple[Conditions, ...] = ()
+    """For each of these there is such a member whose value meets them as well."""
+    bounded: bool = False
+    """There are finitely many such names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Which members an object has, and how many."""
+
+    named: tuple[Member, ...]
+    others: tuple[Others, ...]
+    low: int
+    high: int | None
+
+
+def resolved(one: Object) -> Iterator[Members]:
+    """The alternatives of an object, its witnesses found places.
+
+    Raises:
+        BudgetExceededError: there are too many.
+    """
+    view = _View(one)
+    places = [list(view.places(witness)) for witness in one.witnesses]
+    for found in product(*places):
+        members = view.members([place for place in found if place is not None])
+        if members is not None:
+            yield members
+
+
+_Place = tuple[str | int, Conditions]
+"""The name of a member, or the number of a region, and what the value meets besides."""
+
+
+class _View:
+    """An object's names: each that is mentioned, and the regions of all others."""
+
+    def __init__(self, one: Object) -> None:
+        self._one = one
+        sets = [rule.names for rule in one.rules] + [each.names for each in one.witnesses]
+        used = set(chain(one.required, *map(mentioned, sets)))
+        self._names = [name for name in one.order if name in used]
+        self._names += sorted(used - set(self._names))
+        found = dict.fromkeys(chain.from_iterable(map(patterns, sets)))
+        if len(found) > _MOST_PATTERNS:
+            raise BudgetExceededError
+        self._regions: list[tuple[frozenset[Matching], Node, bool]] = []
+        self._part(list(found))
+        self._values = {name: self._value(name) for name in self._names}
+
+    def _part(self, found: list[Matching]) -> None:
+        """Tell the regions apart; a small one is told name by name."""
+        taken = list(self._names)
+        for size in range(len(found) + 1):
+            for group in combinations(found, size):
+                inside = frozenset(group)
+                tree = region_tree(group, [each for each in found if each not in inside], taken)
+                words, bounded = _words(tree) if found else (None, False)
+                if words is None:
+                    self._regions.append((inside, tree, bounded))
+                else:
+                    self._names += words
+
+    def _value(self, name: str) -> Conditions | None:
+        return _union(rule.conditions for rule in self._one.rules if has(rule.names, name))
+
+    def _other(self, inside: frozenset[Matching]) -> Conditions | None:
+        rules = self._one.rules
+        return _union(rule.conditions for rule in rules if has_region(rule.names, inside))
+
+    def places(self, witness: Witness) -> Iterator[_Place | None]:
+        """Where a witness may be; None where the object has it anyway."""
+        for name in self._names:
+            value = self._values[name]
+            if value is not None and has(witness.names, name):
+                if name in self._one.required and witness.conditions <= value:
+                    yield None
+                    return
+        for name in self._names:
+            if self._values[name] is not None and has(witness.names, name):
+                yield name, witness.conditions
+        for number, (inside, _, _) in enumerate(self._regions):
+            if has_region(witness.names, inside) and self._other(inside) is not None:
+                yield number, witness.conditions
+
+    def members(self, places: list[_Place]) -> Members | None:
+        """With witnesses at these places; None where a required member cannot be."""
+        at: dict[str | int, list[Conditions]] = {}
+        for place, conditions in places:
+            at.setdefault(place, []).append(conditions)
+        named = []
+        for name in self._names:
+            required = name in self._one.required or name in at
+            value = self._values[name]
+            if value is None and required:
+                return None
+            if value is not None:
+                named.append(Member(name, value.union(*at.get(name, ())), required))
+        others = []
+        for number, (inside, tree, bounded) in enumerate(self._regions):
+            value = self._other(inside)
+            if value is not None:
+                others.append(Others(tree, value, tuple(at.get(number, ())), bounded))
+        return Members(tuple(named), tuple(others), self._one.low, self._one.high)
+
+
+def _union(parts: Iterable[Conditions | None]) -> Conditions | None:
+    found = list(parts)
+    if None in found:
+        return None
+    return frozenset[Condition]().union(*(part for part in found if part is not None))
+
+
+def _words(tree: Node) -> tuple[list[str] | None, bool]:
+    """The words of a language, where they are few; and whether they are finitely many."""
+    language = Language(tree, Budget(20_000))
+    if not language.is_finite():
+        return None, False
+    return language.words(_MOST_LISTED), True

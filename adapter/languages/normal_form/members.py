@@ -1,0 +1,147 @@
+"""Keywords about the members of objects."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from adapter.languages.json_schema.schema import SchemaError
+from adapter.languages.normal_form.forms import (
+    ANY,
+    ANYTHING,
+    NOTHING,
+    Form,
+    Object,
+    Rule,
+    Witness,
+    without,
+)
+from adapter.languages.normal_form.names import (
+    ALL_NAMES,
+    NO_NAMES,
+    Matching,
+    Names,
+    either,
+    listed,
+    other,
+)
+from adapter.languages.normal_form.scalars import Keywords, count_of
+from adapter.languages.normal_form.schemas import NotHeldError, Schemas
+from adapter.languages.regex.search import search_tree
+from adapter.languages.regex.tree import choice
+
+MEMBERS = ("properties", "patternProperties", "additionalProperties")
+
+
+def objects(*alternatives: Object) -> Form:
+    """Any value, where an object has to be one of these."""
+    return replace(ANY, objects=alternatives)
+
+
+def only_objects(*alternatives: Object) -> Form:
+    """These objects, and no other values."""
+    return replace(NOTHING, objects=alternatives)
+
+
+def _table(node: Keywords, name: str) -> Mapping[str, Any]:
+    value = node.get(name, {})
+    if not isinstance(value, Mapping):
+        raise SchemaError(f"{name} must be an object")
+    return value
+
+
+def _rules(node: Keywords) -> Iterable[tuple[Names, Any]]:
+    """Each set of names that is spoken of, and the schema of its members' values."""
+    spoken: list[Names] = []
+    for name, schema in _table(node, "properties").items():
+        spoken.append(listed(name))
+        yield spoken[-1], schema
+    for pattern, schema in _table(node, "patternProperties").items():
+        spoken.append(Matching(search_tree(pattern)))
+        yield spoken[-1], schema
+    if "additionalProperties" in node:
+        yield other(either(spoken)), node["additionalProperties"]
+
+
+def of_members(node: Keywords, schemas: Schemas, met: bool) -> Form:
+    """properties, patternProperties and additionalProperties, which speak of one another."""
+    rules = list(_rules(node))
+    if met:
+        made = (Rule(names, schemas.conditions(schema)) for names, schema in rules)
+        everything = "additionalProperties" in node
+        return objects(
+            Object(
+                frozenset(rule for rule in made if rule.conditions != ANYTHING),
+                evaluated=ALL_NAMES if everything else either(names for names, _ in rules),
+                order=tuple(_table(node, "properties")),
+            )
+        )
+    broken = ((names, schemas.conditions(schema, met=False)) for names, schema in rules)
+    return only_objects(
+        *(
+            Object(witnesses=frozenset({Witness(names, conditions)}))
+            for names, conditions in broken
+            if conditions is not None and names != NO_NAMES
+        )
+    )
+
+
+def names_of(value: Any, keyword: str) -> list[str]:
+    """A list of names.
+
+    Raises:
+        SchemaError: it is none.
+    """
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise SchemaError(f"{keyword} must be a list of strings")
+    return value
+
+
+def of_required(node: Keywords, met: bool) -> Form:
+    """required."""
+    if node["required"] is False or node["required"] is True:  # of draft 3, beside a property
+        raise NotHeldError("required as a boolean")
+    names = names_of(node["required"], "required")
+    if met:
+        return objects(Object(required=frozenset(names), order=tuple(names)))
+    return only_objects(*map(without, names))
+
+
+def of_counts(node: Keywords, met: bool) -> Iterable[Form]:
+    """minProperties and maxProperties."""
+    if "minProperties" in node:
+        low = count_of(node, "minProperties")
+        yield objects(Object(low=low)) if met else only_objects(*_at_most(low - 1))
+    if "maxProperties" in node:
+        high = count_of(node, "maxProperties")
+        yield objects(Object(high=high)) if met else only_objects(Object(low=high + 1))
+
+
+def _at_most(high: int) -> list[Object]:
+    return [Object(high=high)] if high >= 0 else []
+
+
+def of_property_names(node: Keywords, names_form: Form, met: bool) -> Form:
+    """propertyNames; names_form: what its schema allows, of which the strings count."""
+    named = Matching(choice(names_form.strings)) if names_form.strings else NO_NAMES
+    if met:
+        return objects(Object(rules=frozenset({Rule(other(named), None)})))
+    return only_objects(Object(witnesses=frozenset({Witness(other(named), ANYTHING)})))
+
+
+def of_dependent_required(table: Mapping[str, Any], met: bool) -> Iterable[Form]:
+    """dependentRequired, a form for each name that others depend on."""
+    for name, value in table.items():
+        needed = names_of(value, "dependentRequired")
+        if met:
+            both = Object(required=frozenset({name, *needed}))
+            yield objects(without(name), both) if needed else ANY
+        else:
+            has = Object(required=frozenset({name}))
+            yield only_objects(*(has.meet(without(each)) for each in needed if each != name))
+
+
+def of_dependent_schema(name: str, then: Form, met: bool) -> Form:
+    """dependentSchemas for one name; then: what its schema allows, or (met is False) does not."""
+    has = only_objects(Object(required=frozenset({name})))
+    there = has.meet(then)
+    return replace(ANY, objects=()).join(only_objects(without(name))).join(there) if met else there

@@ -1,0 +1,358 @@
+"""From schemas to forms: conjunction, disjunction and negation are worked out.
+
+Negation is pushed inwards until it is about types, bounds, names and counts (not-elimination,
+arXiv 2104.14828), and what no value can meet is left out on the way (compare witness generation,
+arXiv 2202.12849). A form may allow more than its schema where a keyword cannot be stated; then
+`complete` is False.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import reduce
+from itertools import combinations
+from typing import Any
+
+from adapter.languages.budget import Budget, BudgetExceededError
+from adapter.languages.json_schema.schema import Schema, SchemaError
+from adapter.languages.normal_form import items, members, scalars
+from adapter.languages.normal_form.forms import (
+    ANY,
+    ANYTHING,
+    NOTHING,
+    Array,
+    Condition,
+    Conditions,
+    Form,
+    Object,
+    Rule,
+    absorbed,
+)
+from adapter.languages.normal_form.names import Listed, has, other
+from adapter.languages.normal_form.schemas import NotHeldError, Schemas
+from adapter.languages.regex.language import Language
+from adapter.languages.regex.tree import PatternError
+
+_MOST_ALTERNATIVES = 64
+"""Of one type, in one form."""
+
+_MOST_TOGETHER = 5
+"""Schemas of an anyOf whose evaluated names and items are told apart by who of them is met."""
+
+
+class Normaliser:
+    """The forms of one document's schemas; each is made once."""
+
+    def __init__(self, root: Schema, budget: Budget) -> None:
+        """budget: of alternatives."""
+        self.schemas = Schemas(root)
+        self.complete = True
+        """Whether all forms so far allow exactly what their schemas do."""
+        self._budget = budget
+        self._forms: dict[Conditions, Form] = {}
+        self._made: dict[tuple[Condition, bool], Form] = {}
+        self._making: set[tuple[Condition, bool]] = set()
+        self._empty: dict[Conditions, bool] = {}
+
+    def form(self, conditions: Conditions) -> Form:
+        """What meets all conditions.
+
+        Raises:
+            SchemaError: a keyword has no such value.
+            BudgetExceededError: it is too large.
+        """
+        if conditions not in self._forms:
+            parts = (self._of(condition, False) for condition in sorted(conditions))
+            self._forms[conditions] = self._common(parts)
+        return self._forms[conditions]
+
+    def is_empty(self, conditions: Conditions) -> bool:
+        """Whether surely no value meets them; recursion is not followed."""
+        if conditions not in self._empty:
+            self._empty[conditions] = False  # where it leads back to itself
+            form = self.form(conditions)
+            self._empty[conditions] = not (
+                form.null
+                or form.booleans
+                or form.numbers
+                or any(not _no_text(tree) for tree in form.strings)
+                or any(map(self._is_possible_array, form.arrays))
+                or any(map(self._is_possible, form.objects))
+            )
+        return self._empty[conditions]
+
+    # --- one schema
+
+    def _of(self, condition: Condition, noted: bool) -> Form:
+        """noted: with what is evaluated, for unevaluatedProperties and unevaluatedItems."""
+        key = condition, noted
+        if key in self._made:
+            return self._made[key]
+        if key in self._making:  # a reference to itself, at the same place of the text
+            return NOTHING
+        self._making.add(key)
+        number, met = condition
+        try:
+            form = self._read(self.schemas[number], met, noted)
+        finally:
+            self._making.discard(key)
+        self._made[key] = form
+        return form
+
+    def _read(self, node: Mapping[str, Any], met: bool, noted: bool) -> Form:
+        noted = noted or "unevaluatedProperties" in node or "unevaluatedItems" in node
+        parts = self._parts(node, met, noted)
+        if not met:
+            return self._either(parts)
+        form = self._common(parts)
+        return self._without_unevaluated(node, form)
+
+    def _parts(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
+        """What each keyword allows or, where the schema is not to be met, what breaks it."""
+        for reads in (_SCALARS, _OBJECTS, _ARRAYS, _APPLICATORS):
+            for keywords, read in reads:
+                if any(keyword in node for keyword in keywords):
+                    yield from self._tried(read, node, met, noted)
+        if not met and ("unevaluatedProperties" in node or "unevaluatedItems" in node):
+            self.complete = False
+            yield ANY
+
+    def _tried(self, read: "_Read", node: Mapping[str, Any], met: bool, noted: bool) -> list[Form]:
+        try:
+            return list(read(self, node, met, noted))
+        except (NotHeldError, PatternError):
+            self.complete = False
+            return [ANY]
+
+    # --- several forms
+
+    def _common(self, parts: Iterable[Form]) -> Form:
+        form = ANY
+        for part in parts:
+            form = self._pruned(form.meet(part))
+        return form
+
+    def _either(self, parts: Iterable[Form]) -> Form:
+        return self._pruned(reduce(Form.join, parts, NOTHING))
+
+    def _pruned(self, form: Form) -> Form:
+        """Without alternatives that are plainly empty, or within another one."""
+        self._budget.spend(form.size)
+        if len(form.arrays) > 1:
+            form = replace(form, arrays=tuple(filter(self._is_possible_array, form.arrays)))
+        if len(form.objects) > 1:
+            form = replace(form, objects=tuple(filter(self._is_possible, form.objects)))
+        form = absorbed(form)
+        if max(map(len, (form.objects, form.arrays, form.strings))) > _MOST_ALTERNATIVES:
+            raise BudgetExceededError
+        return form
+
+    def _is_possible(self, one: Object) -> bool:
+        if one.high is not None and max(len(one.required), one.low) > one.high:
+            return False
+        for name in one.required:
+            needed = self._conditions_of(one, name)
+            if needed is None or (len(needed) > 1 and self.is_empty(needed)):
+                return False
+        return all(
+            not isinstance(witness.names, Listed)
+            or any(self._conditions_of(one, name) is not None for name in witness.names.names)
+            for witness in one.witnesses
+        )
+
+    def _is_possible_array(self, one: Array) -> bool:
+        if one.high is not None and one.low > one.high:
+            return False
+        needed = one.prefix[: one.low]
+        if one.rest is None and len(one.prefix) < one.low:
+            return False
+        return not any(len(each) > 1 and self.is_empty(each) for each in needed)
+
+    @staticmethod
+    def _conditions_of(one: Object, name: str) -> Conditions | None:
+        """What a member's value has to meet; None where there is no such member."""
+        found = [rule.conditions for rule in one.rules if has(rule.names, name)]
+        if None in found:
+            return None
+        return frozenset[Condition]().union(*(each for each in found if each is not None))
+
+    # --- keywords that apply schemas to the same value
+
+    def _schema(self, schema: Any, met: bool, noted: bool) -> Form:
+        conditions = self.schemas.conditions(schema, met)
+        if conditions is None:
+            return NOTHING
+        return self._common(self._of(condition, noted) for condition in conditions)
+
+    def _all(self, schemas: list[Any], met: bool, noted: bool) -> Form:
+        return self._common(self._schema(schema, met, noted) for schema in schemas)
+
+    def _all_of(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
+        schemas = _schemas_of(node, "allOf")
+        if met:
+            yield self._all(schemas, True, noted)
+        else:
+            yield self._either(self._schema(schema, False, noted) for schema in schemas)
+
+    def _any_of(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
+        schemas = _schemas_of(node, "anyOf")
+        if not met:
+            yield self._all(schemas, False, noted)
+        elif noted and len(schemas) <= _MOST_TOGETHER:
+            sizes = range(1, len(schemas) + 1)
+            groups = (group for size in sizes for group in combinations(schemas, size))
+            yield self._either(self._all(list(group), True, True) for group in groups)
+        else:
+            yield self._either(self._schema(schema, True, noted) for schema in schemas)
+
+    def _one_of(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
+        schemas = _schemas_of(node, "oneOf")
+        overlaps = self._overlaps(schemas)
+        if met:
+            alternatives = [
+                self._common(
+                    [
+                        self._schema(schema, True, noted),
+                        *(self._schema(schemas[j], False, False) for j in overlaps[i]),
+                    ]
+                )
+                for i, schema in enumerate(schemas)
+            ]
+            yield self._either(alternatives)
+        else:
+            none = self._all(schemas, False, noted)
+            pairs = [(i, j) for i, others in enumerate(overlaps) for j in others if i < j]
+            both = [self._all([schemas[i], schemas[j]], True, noted) for i, j in pairs]
+            yield self._either([none, *both])
+
+    def _overlaps(self, schemas: list[Any]) -> list[list[int]]:
+        """For each schema the others that a value may satisfy as well."""
+        conditions = [self.schemas.conditions(schema) for schema in schemas]
+        overlaps: list[list[int]] = [[] for _ in schemas]
+        for (i, one), (j, two) in combinations(enumerate(conditions), 2):
+            if one is not None and two is not None and not self.is_empty(one | two):
+                overlaps[i].append(j)
+                overlaps[j].append(i)
+        return overlaps
+
+    def _not(self, node: Mapping[str, Any], met: bool, _noted: bool) -> Iterator[Form]:
+        yield self._schema(node["not"], not met, False)
+
+    def _if(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
+        then, otherwise = node.get("then", True), node.get("else", True)
+        if not noted and then is True and otherwise is True:
+            yield ANY if met else NOTHING
+            return
+        yield self._either(
+            self._common([self._schema(node["if"], side, noted), self._schema(branch, met, noted)])
+            for side, branch in ((True, then), (False, otherwise))
+        )
+
+    def _reference(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
+        yield self._schema(self.schemas.target(node["$ref"]), met, noted)
+
+    def _unknown(self, _node: Mapping[str, Any], _met: bool, _noted: bool) -> Iterator[Form]:
+        raise NotHeldError("a dynamic reference")
+
+    # --- members and items
+
+    def _property_names(self, node: Mapping[str, Any], met: bool, _noted: bool) -> Iterator[Form]:
+        yield members.of_property_names(node, self._schema(node["propertyNames"], True, False), met)
+
+    def _dependent_schemas(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
+        table = dict(node.get("dependentSchemas", {}))
+        table |= {
+            name: schema
+            for name, schema in node.get("dependencies", {}).items()
+            if not isinstance(schema, list)
+        }
+        for name, schema in table.items():
+            yield members.of_dependent_schema(name, self._schema(schema, met, noted), met)
+
+    def _dependent_required(self, node: Mapping[str, Any], met: bool, _n: bool) -> Iterator[Form]:
+        table = dict(node.get("dependentRequired", {}))
+        table |= {
+            name: names
+            for name, names in node.get("dependencies", {}).items()
+            if isinstance(names, list)
+        }
+        yield from members.of_dependent_required(table, met)
+
+    def _without_unevaluated(self, node: Mapping[str, Any], form: Form) -> Form:
+        if "unevaluatedProperties" in node:
+            conditions = self.schemas.conditions(node["unevaluatedProperties"])
+            limited = [
+                replace(one, rules=one.rules | {Rule(other(one.evaluated), conditions)})
+                for one in form.objects
+            ]
+            full = members.objects(Object(evaluated=other(Listed(frozenset()))))
+            form = self._pruned(replace(form, objects=tuple(limited)).meet(full))
+        if "unevaluatedItems" in node:
+            conditions = self.schemas.conditions(node["unevaluatedItems"])
+            arrays = (items.unevaluated(one, conditions, self.schemas) for one in form.arrays)
+            form = self._pruned(replace(form, arrays=tuple(a for each in arrays for a in each)))
+        return form
+
+
+def _schemas_of(node: Mapping[str, Any], keyword: str) -> list[Any]:
+    schemas = node[keyword]
+    if not isinstance(schemas, list) or not schemas:
+        raise SchemaError(f"{keyword} must be a list of schemas")
+    return schemas
+
+
+def _no_text(tree: Any) -> bool:
+    return Language(tree, Budget(20_000)).is_empty()
+
+
+_Read = Callable[[Normaliser, Mapping[str, Any], bool, bool], Iterable[Form]]
+
+
+def _plain(read: Callable[[Mapping[str, Any], bool], Form]) -> _Read:
+    return lambda _own, node, met, _noted: [read(node, met)]
+
+
+def _several(read: Callable[[Mapping[str, Any], bool], Iterable[Form]]) -> _Read:
+    return lambda _own, node, met, _noted: read(node, met)
+
+
+def _applying(read: Callable[[Mapping[str, Any], Schemas, bool], Form]) -> _Read:
+    return lambda _own, node, met, _noted: [read(node, _own.schemas, met)]
+
+
+_SCALARS: list[tuple[tuple[str, ...], _Read]] = [
+    (("type",), _plain(scalars.of_type)),
+    (("const",), lambda own, node, met, _: [scalars.of_values([node["const"]], own.schemas, met)]),
+    (("enum",), lambda own, node, met, _: [scalars.of_values(node["enum"], own.schemas, met)]),
+    (
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        _several(scalars.of_bounds),
+    ),
+    (("multipleOf",), _plain(scalars.of_multiple)),
+    (("pattern",), _plain(scalars.of_pattern)),
+    (("minLength",), _plain(scalars.of_min_length)),
+    (("maxLength",), _plain(scalars.of_max_length)),
+    (("format",), _plain(scalars.of_format)),
+]
+_OBJECTS: list[tuple[tuple[str, ...], _Read]] = [
+    (members.MEMBERS, _applying(members.of_members)),
+    (("required",), _plain(members.of_required)),
+    (("minProperties", "maxProperties"), _several(members.of_counts)),
+    (("propertyNames",), Normaliser._property_names),
+    (("dependentRequired", "dependencies"), Normaliser._dependent_required),
+    (("dependentSchemas", "dependencies"), Normaliser._dependent_schemas),
+]
+_ARRAYS: list[tuple[tuple[str, ...], _Read]] = [
+    (items.ITEMS, _applying(items.of_items)),
+    (("minItems", "maxItems"), _several(items.of_counts)),
+    (("contains",), _applying(items.of_contains)),
+    (("uniqueItems",), _plain(items.of_unique)),
+]
+_APPLICATORS: list[tuple[tuple[str, ...], _Read]] = [
+    (("$ref",), Normaliser._reference),
+    (("$dynamicRef", "$recursiveRef"), Normaliser._unknown),
+    (("allOf",), Normaliser._all_of),
+    (("anyOf",), Normaliser._any_of),
+    (("oneOf",), Normaliser._one_of),
+    (("not",), Normaliser._not),
+    (("if",), Normaliser._if),
+]
