@@ -3,9 +3,9 @@
 The one library that never lets a text through that the constraint forbids, which is why it also
 stands guard over what the others make of a JSON schema.
 
-Where a text has no choice, llguidance's mask is the one token that the tokenizer would cut from what
-must come. That token may not be the text's: a tokenizer reads the name of a special token as that
-token, and may normalize what it reads (NFC, say). From such a place the text goes on without
+Where a text has no choice, llguidance's mask is the one token that the tokenizer would cut from
+what must come. That token may not be the text's: a tokenizer reads the name of a special token as
+that token, and may normalize what it reads (NFC, say). From such a place the text goes on without
 forcing, by all tokens that fit.
 """
 

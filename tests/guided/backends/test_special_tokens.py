@@ -1,4 +1,4 @@
-"""Texts that spell a special token's name, or what a tokenizer reads otherwise, are ordinary text."""
+"""What spells a special token's name, or what a tokenizer reads otherwise, is ordinary text."""
 
 from typing import Any
 
