@@ -39,10 +39,10 @@ class Whitespace:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A constraint as the engine runs it: a text has to satisfy all of it."""
+    """A constraint as the engine runs it."""
 
     parts: tuple[Part, ...]
-    """In the order in which they narrow a mask: the cheapest first."""
+    """The first holds the constraint; the others narrow it further, and yield where they cannot."""
     whitespace: Whitespace | None = None
     eos_token_ids: tuple[int, ...] = ()
     """The tokens that end a text."""

@@ -2,9 +2,16 @@
 
 The one library that never lets a text through that the constraint forbids, which is why it also
 stands guard over what the others make of a JSON schema.
+
+Where a text has no choice, llguidance's mask is the one token that the tokenizer would cut from
+what must come. That token may not be the text's: a tokenizer reads the name of a special token as
+that token, and may normalize what it reads (NFC, say). From such a place the text goes on without
+forcing, by all tokens that fit.
 """
 
+import json
 from collections.abc import Callable
+from functools import cache
 
 import llguidance
 import numpy as np
@@ -31,12 +38,20 @@ class GuidanceBackend:
         Raises:
             ValueError: llguidance refuses the constraint; the message is its own.
         """
-        fresh = llguidance.LLMatcher(
-            self._tokenizer, _GRAMMARS[part.form](part.text), log_level=0, limits=_LIMITS
-        )
-        if error := fresh.get_error():
+        grammar = _GRAMMARS[part.form](part.text)
+        fresh = self._compiled(grammar)
+        free = cache(lambda: self._compiled(_without_forcing(grammar)))
+
+        def start_free() -> llguidance.LLMatcher:
+            return free().deep_copy()
+
+        return lambda: GuidanceMatcher(fresh.deep_copy(), start_free, self._words)
+
+    def _compiled(self, grammar: str) -> llguidance.LLMatcher:
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=_LIMITS)
+        if error := matcher.get_error():
             raise ValueError(error)
-        return lambda: GuidanceMatcher(fresh.deep_copy(), self._words)
+        return matcher
 
 
 _GRAMMARS: dict[str, Callable[[str], str]] = {
@@ -49,11 +64,28 @@ _GRAMMARS: dict[str, Callable[[str], str]] = {
 }
 
 
+def _without_forcing(grammar: str) -> str:
+    """The same grammar, whose masks have all tokens that fit where a text has no choice, too."""
+    if grammar.startswith("{"):
+        inner = json.loads(grammar)["grammars"][0]
+        schema = json.dumps(inner.get("json_schema"))
+        grammar = inner.get("lark_grammar") or f"start: %json {schema}"
+    return f'%llguidance {{"no_forcing": true}}\n{grammar}'
+
+
 class GuidanceMatcher:
     """llguidance's state of one text."""
 
-    def __init__(self, matcher: llguidance.LLMatcher, words: int) -> None:
+    def __init__(
+        self,
+        matcher: llguidance.LLMatcher,
+        start_free: Callable[[], llguidance.LLMatcher],
+        words: int,
+    ) -> None:
+        """start_free: makes the state of a new text without forcing."""
         self._matcher = matcher
+        self._start_free: Callable[[], llguidance.LLMatcher] | None = start_free
+        self._taken: list[int] = []
         self._allowed = np.zeros(words, np.int32)
         self._address = self._allowed.ctypes.data
         self._bytes = self._allowed.nbytes
@@ -64,20 +96,40 @@ class GuidanceMatcher:
         Raises:
             RuntimeError: the constraint needs more work for one token than llguidance allows.
         """
-        self._matcher.unsafe_compute_mask_ptr(self._address, self._bytes)
-        # A matcher that failed allows the end of the text alone, and so does one that is done.
-        if self._matcher.is_error():
-            raise RuntimeError(self._matcher.get_error())
+        self._fill()
+        if self._start_free is not None and self._is_forced_wrongly():
+            self._matcher, self._start_free = self._start_free(), None
+            self._matcher.consume_tokens(self._taken)
+            self._fill()
         np.bitwise_and(mask, self._allowed, out=mask)
 
     def advance(self, token: int) -> bool:
         """Take the next token, False where it is not allowed."""
-        return self._matcher.try_consume_tokens([token]) == 1
+        if self._matcher.try_consume_tokens([token]) != 1:
+            return False
+        self._taken.append(token)
+        return True
 
     def rollback(self, count: int) -> None:
         """Take back the last tokens."""
         self._matcher.rollback(count)
+        del self._taken[len(self._taken) - count :]
 
     def can_end(self) -> bool:
         """Whether the text may end here."""
         return self._matcher.is_accepting()
+
+    def _fill(self) -> None:
+        self._matcher.unsafe_compute_mask_ptr(self._address, self._bytes)
+        # A matcher that failed allows the end of the text alone, and so does one that is done.
+        if self._matcher.is_error():
+            raise RuntimeError(self._matcher.get_error())
+
+    def _is_forced_wrongly(self) -> bool:
+        """Whether the one token that is allowed cannot be taken."""
+        if np.count_nonzero(self._allowed) != 1 or self.can_end():
+            return False
+        word = int(self._allowed.nonzero()[0][0])
+        bits = int(self._allowed[word]) & 0xFFFFFFFF
+        token = word * 32 + bits.bit_length() - 1
+        return bits & (bits - 1) == 0 and self._matcher.validate_tokens([token]) != 1

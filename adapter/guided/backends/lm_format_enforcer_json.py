@@ -2,16 +2,13 @@
 
 The library's own enforcer looks at all tokens and keeps every beginning of every text; here the
 parser is asked about what the guard still allows, and about no more than a bounded number a mask.
-Where it leaves no way on, fails or takes too long, it is set aside for the rest of that text: the
-guard holds the schema alone. So it narrows masks, and never refuses a token or an end: those that
-come were in a mask.
+It runs inside a YieldingMatcher, which sets it aside where it is stuck, fails or takes long.
 """
 
 import json
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +21,7 @@ from adapter.guided.token_trie import UNFINISHED, TokenRuns
 
 _MOST_STATES = 2_000  # some 20 Python objects each, and more with references
 _MOST_CHECKS = 250  # tokens of one mask; up to 50 microseconds each: it is the engine's step
-# CPU time for a text, well below what ends one (matcher.Guide).
-_SECONDS = 0.4
-_SECONDS_A_TOKEN = 0.01
-
-T = TypeVar("T")
+_SECONDS = 0.2  # CPU time of one mask
 
 _BLANKS = frozenset(" \t\n\r")
 _DIGITS = frozenset("0123456789")
@@ -66,7 +59,7 @@ class JsonStructure:
             force_json_field_order=False,
             max_json_array_length=0,
         )
-        self._masks: dict[_State, tuple[Mask, Mask | None]] = {}
+        self._masks: dict[_State, tuple[Mask, Mask]] = {}
         self._states = 0
         self.start = _State(JsonSchemaParser(readable(schema), config))
 
@@ -74,27 +67,20 @@ class JsonStructure:
         """The state of a new text."""
         return JsonMatcher(self)
 
-    def narrowed(self, state: _State, mask: Mask, until: float) -> Mask | None:
-        """A mask without the tokens that the parser does not take, None where it is stuck there.
+    def narrowed(self, state: _State, mask: Mask) -> Mask:
+        """A mask without the tokens that the parser does not take.
 
         Raises:
-            TimeoutError: the thread's CPU time passed `until`.
+            TimeoutError: it took too long.
         """
-        asked, narrowed = self._masks.get(state, (None, None))
-        if asked is None or not np.array_equal(asked, mask):
-            narrowed = mask & self._look(state, mask, until)
-            if self._is_stuck(mask, narrowed):
-                narrowed = None
-            if len(self._masks) >= MOST_MASKS // 2:
-                self._masks.clear()
-            self._masks[state] = (mask.copy(), narrowed)
+        known = self._masks.get(state)
+        if known is not None and np.array_equal(known[0], mask):
+            return known[1]
+        narrowed: Mask = mask & self._look(state, mask, time.thread_time() + _SECONDS)
+        if len(self._masks) >= MOST_MASKS // 2:
+            self._masks.clear()
+        self._masks[state] = (mask.copy(), narrowed)
         return narrowed
-
-    def _is_stuck(self, before: Mask, after: Mask) -> bool:
-        """Whether nothing is left to go on with, or blanks alone, which is no way on."""
-        words = before & ~self.tokens.textless
-        solid = words & ~self.tokens.blank
-        return any(some.any() and not (some & after).any() for some in (words, solid))
 
     def _look(self, state: _State, mask: Mask, until: float) -> Mask:
         tokens = self.tokens
@@ -162,36 +148,35 @@ class JsonStructure:
 
 
 class JsonMatcher:
-    """The library's state of one text; it comes after all others, and yields where it is stuck."""
+    """The library's state of one text, after those of the guards."""
 
     def __init__(self, structure: JsonStructure) -> None:
         self._structure = structure
-        self._places: list[tuple[_State, bytes] | None] = [(structure.start, b"")]
-        """States, and the bytes of an unfinished character; None: the library is set aside."""
-        self._seconds = 0.0
-
-    @property
-    def aside(self) -> bool:
-        """Whether the library is set aside."""
-        return self._places[-1] is None
+        self._places = [(structure.start, b"")]
+        """States, and the bytes of an unfinished character."""
 
     def narrow(self, mask: Mask) -> None:
-        """Clear what may not come next, but never all of it."""
-        place = self._places[-1]
-        if place is None or place[1]:
-            return
-        narrowed = self._asked(lambda until: self._structure.narrowed(place[0], mask, until))
-        if narrowed is None:
-            self._places[-1] = None
-        else:
-            np.copyto(mask, narrowed)
+        """Clear what may not come next.
+
+        Raises:
+            Exception: the library failed, or took too long.
+        """
+        state, pending = self._places[-1]
+        if not pending:
+            with self._structure.lock:
+                np.copyto(mask, self._structure.narrowed(state, mask))
 
     def advance(self, token: int) -> bool:
-        """Take the next token."""
-        place, text = self._places[-1], self._structure.tokens.texts[token]
-        if place is not None:
-            state, pending = place
-            place = self._asked(lambda _: self._structure.after(state, pending + text))
+        """Take the next token, False where it is not allowed.
+
+        Raises:
+            Exception: the library failed.
+        """
+        state, pending = self._places[-1]
+        with self._structure.lock:
+            place = self._structure.after(state, pending + self._structure.tokens.texts[token])
+        if place is None:
+            return False
         self._places.append(place)
         return True
 
@@ -202,18 +187,6 @@ class JsonMatcher:
     def can_end(self) -> bool:
         """Whether the text may end here: the guard knows."""
         return True
-
-    def _asked(self, question: Callable[[float], T | None]) -> T | None:
-        """What the library answers; None also where it fails, or this text had too much work."""
-        started = time.thread_time()
-        left = _SECONDS + _SECONDS_A_TOKEN * len(self._places) - self._seconds
-        try:
-            with self._structure.lock:
-                return question(started + left)
-        except Exception:
-            return None
-        finally:
-            self._seconds += time.thread_time() - started
 
 
 def _beyond_ascii(state: _State) -> bool:

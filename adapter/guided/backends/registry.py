@@ -12,6 +12,7 @@ from adapter.guided.program import Library, Part, Program, Whitespace
 from adapter.guided.token_trie import TokenRuns
 from adapter.guided.vocabulary import Vocabulary
 from adapter.guided.whitespace import DEFAULT, WhitespaceRuns
+from adapter.guided.yielding import YieldingMatcher
 
 Maker = Callable[[], Matcher]
 
@@ -94,10 +95,11 @@ class Libraries:
 
     def guide(self, program: Program, makers: list[Maker]) -> Guide:
         """The state of a new text; makers: those of the program's parts, in order."""
-        matchers = [maker() for maker in makers]
+        matchers = [makers[0]()]
         if program.whitespace is not None:
-            # Before a library that yields where the others leave it nothing.
-            matchers.insert(1, self.whitespace_runs(program.whitespace).matcher())
+            matchers.append(self.whitespace_runs(program.whitespace).matcher())
+        guards = tuple(matchers)
+        matchers += [YieldingMatcher(make(), guards, self._token_runs) for make in makers[1:]]
         return Guide(
             matchers,
             program.eos_token_ids or self.vocabulary.eos_token_ids,

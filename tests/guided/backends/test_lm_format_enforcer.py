@@ -22,7 +22,9 @@ from adapter.guided.backends.guidance import GuidanceBackend
 from adapter.guided.backends.lm_format_enforcer import LmFormatEnforcerBackend
 from adapter.guided.matcher import Guide, Matcher
 from adapter.guided.program import Part
+from adapter.guided.token_trie import TokenRuns
 from adapter.guided.vocabulary import Vocabulary
+from adapter.guided.yielding import YieldingMatcher
 from tests.guided.backends.test_backends import SCHEMAS
 from tests.guided.faults import FAULTS
 
@@ -49,7 +51,15 @@ def maker(form: str, text: str) -> Callable[[], Matcher]:
 
 def guarded(schema: Any) -> Guide:
     """A JSON schema as the engine enforces it."""
-    return Guide([guard(schema), maker("json", json.dumps(schema))()], [END])
+    return beside(guard(schema), maker("json", json.dumps(schema))())
+
+
+def alone(form: str, text: str) -> YieldingMatcher:
+    return YieldingMatcher(maker(form, text)(), [], TokenRuns(VOCABULARY))
+
+
+def beside(guard: Matcher, library: Matcher) -> Guide:
+    return Guide([guard, YieldingMatcher(library, [guard], TokenRuns(VOCABULARY))], [END])
 
 
 def guard(schema: Any) -> Matcher:
@@ -281,7 +291,7 @@ def follows(parser: Any, text: bytes) -> bool:
 def test_the_library_narrows_beside_the_guard(text: str, token: str) -> None:
     """It closes objects that declare names, and knows types, enums and required names itself."""
     free = {"anyOf": [{"type": name} for name in ("object", "array")]}
-    guide = Guide([guard(free), maker("json", json.dumps(RECORD))()], [END])
+    guide = beside(guard(free), maker("json", json.dumps(RECORD))())
     assert guide.accept([*text.encode()])
     mask = allowed(guide.fill)
     assert guide.failure is None
@@ -337,7 +347,6 @@ def test_a_mask_is_bounded_in_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_slow_library_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text goes on without it, before the engine would end it."""
     monkeypatch.setattr(lm_format_enforcer_json, "_SECONDS", 0.0)
-    monkeypatch.setattr(lm_format_enforcer_json, "_SECONDS_A_TOKEN", 0.0)
     guide = guarded({"type": "object", "properties": {"a": {}}, "title": "slow"})
     assert ord("{") in allowed(guide.fill)
     assert guide.failure is None
@@ -387,13 +396,13 @@ SAMPLES = [("regex", "(?:ab|é🙂|日*)+x"), ("json", json.dumps(FOLDER)), ("js
 def test_going_back_is_as_never_gone(sample: tuple[str, str], seed: int, back: int) -> None:
     """The masks after a rollback are those of a fresh matcher at the same place."""
     tokens: list[int] = []
-    choose, matcher = random.Random(seed), maker(*sample)()
+    choose, matcher = random.Random(seed), alone(*sample)
     while len(tokens) < 12 and (possible := sorted(allowed(matcher.narrow) - {END})):
         tokens.append(choose.choice(possible))
         assert matcher.advance(tokens[-1])
     kept = max(0, len(tokens) - back)
     matcher.rollback(len(tokens) - kept)
-    again = maker(*sample)()
+    again = alone(*sample)
     assert all(again.advance(token) for token in tokens[:kept])
     assert allowed(matcher.narrow) == allowed(again.narrow)
     assert matcher.can_end() == again.can_end()
