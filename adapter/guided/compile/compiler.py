@@ -35,6 +35,7 @@ from adapter.guided.constraint import (
 from adapter.guided.program import Part, Program, Whitespace
 from adapter.guided.whitespace import DEFAULT
 from adapter.languages.grammar.write import as_ebnf, as_lark
+from adapter.languages.json_grammar.write import TooLargeError, held
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.choices import choices
@@ -121,24 +122,17 @@ class ConstraintCompiler:
 
     def _json(self, constraint: Constraint, relaxed: bool) -> Compiled:
         try:
-            schema = read_schema(constraint.text)
+            return self._read_json(constraint, read_schema(constraint.text), relaxed)
         except (TypeError, AttributeError, ArithmeticError, KeyError):
             fault = validation.schema_fault(json.loads(constraint.text))
             raise SchemaError(f"it is not a JSON schema: {fault}") from None
+
+    def _read_json(self, constraint: Constraint, schema: Schema, relaxed: bool) -> Compiled:
         known = without_formats(schema, self._knows_format)
-        guard = Part("guidance", "json", json.dumps(known))
+        guard, checked = self._guard(constraint, schema, known, relaxed)
         whitespace = _whitespace(constraint)
-        try:
-            self._compile_part(guard)
-            check_names_are_counted(schema)
-        except ValueError as error:
-            if fault := validation.schema_fault(schema):
-                raise Refused(f"{constraint.field} is not a JSON schema: {_line(fault)}.") from None
-            if constraint.backend == AUTO and relaxed:
-                return self._relaxed(constraint, known)
-            raise Refused(_cannot(constraint, str(error), relaxed)) from None
         if constraint.backend in (AUTO, GUIDANCE):
-            return self._from_parts([guard], GUIDANCE, whitespace)
+            return replace(self._from_parts([guard], GUIDANCE, whitespace), checked=checked)
         try:
             own = self._own_json(constraint, known)
             return self._from_parts([guard, own], constraint.backend, whitespace)
@@ -148,6 +142,37 @@ class ConstraintCompiler:
                 f"{constraint.field}: {constraint.backend} cannot hold this schema: {message}. "
                 f"guidance can: name it, or leave out guided_decoding_backend."
             ) from None
+
+    def _guard(
+        self, constraint: Constraint, schema: Schema, known: Schema, relaxed: bool
+    ) -> tuple[Part, bool]:
+        """What holds the schema, and whether the finished text has to be checked as well.
+
+        known: the schema as llguidance's own reader is given it, which follows some references that
+        the normal form does not, and takes schemas that are too large for it.
+        """
+        try:
+            own = held(schema)
+        except TooLargeError:
+            own = None
+        if own is not None and own.complete:
+            return Part("guidance", "lark", own.lark), False
+        part = Part("guidance", "json", json.dumps(known))
+        try:
+            self._compile_part(part)
+            check_names_are_counted(schema)
+        except ValueError as error:
+            if fault := validation.schema_fault(schema):
+                raise Refused(f"{constraint.field} is not a JSON schema: {_line(fault)}.") from None
+            if constraint.backend != AUTO or not relaxed:
+                raise Refused(_cannot(constraint, str(error), relaxed)) from None
+        else:
+            return part, False
+        if fault := validation.check_fault(known):
+            raise Refused(f"{constraint.field}: {fault}.")
+        if own is not None:
+            return Part("guidance", "lark", own.lark), True
+        return Part("guidance", "json-lenient", json.dumps(known)), True
 
     def _own_json(self, constraint: Constraint, schema: Schema) -> Part:
         """What the named library makes of the schema."""
@@ -160,14 +185,6 @@ class ConstraintCompiler:
             regex = regex_of_schema(schema, whitespace)
             return self._prepared(Part("outlines", "regex", regex))
         return Part("xgrammar", "json", json.dumps(schema))
-
-    def _relaxed(self, constraint: Constraint, schema: Schema) -> Compiled:
-        """What llguidance can hold of a schema, the rest being checked on the finished text."""
-        if fault := validation.check_fault(schema):
-            raise Refused(f"{constraint.field}: {fault}.")
-        part = Part("guidance", "json-lenient", json.dumps(schema))
-        compiled = self._from_parts([part], GUIDANCE, _whitespace(constraint))
-        return replace(compiled, checked=True)
 
     def _try_format(self, name: str) -> bool:
         part = Part("guidance", "json", json.dumps({"type": "string", "format": name}))

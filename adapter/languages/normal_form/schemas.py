@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from adapter.languages.json_schema.references import resolve
-from adapter.languages.json_schema.schema import Schema, SchemaError
+from adapter.languages.json_schema.references import is_local, resolve
+from adapter.languages.json_schema.schema import Schema, SchemaError, walk
 from adapter.languages.normal_form.forms import ANYTHING, Conditions
 
 _NOTES = frozenset(
@@ -36,7 +36,7 @@ class Schemas:
         self._root = root
         self._numbers: dict[Any, int] = {}
         self._schemas: list[Mapping[str, Any]] = []
-        self._anchors: dict[str, Any] | None = None
+        self._is_based = any("$id" in node or "id" in node for node in walk(root) if node is not root)
 
     def __getitem__(self, number: int) -> Mapping[str, Any]:
         return self._schemas[number]
@@ -75,7 +75,7 @@ class Schemas:
         """
         if not isinstance(reference, str):
             raise SchemaError("$ref must be a string")
-        if reference.startswith("#") and reference[1:2] in ("", "/"):
+        if is_local(reference) and not self._is_based:
             return resolve(reference, self._root)
         raise NotHeldError(f"$ref {reference[:100]}")
 
