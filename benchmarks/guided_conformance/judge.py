@@ -23,6 +23,7 @@ from benchmarks.guided_conformance.outcomes import (
     Unjudged,
     fault_of,
     is_json,
+    repeats_a_name,
     short,
     verdict,
 )
@@ -142,6 +143,7 @@ class _Texts:
         """Judge an instance."""
         accepted, why = self._accepted(test["data"], seed, compact=test["valid"])
         shown = short(as_text(test["data"]))
+        self._outcome.forbidden += not test["valid"] and not test.get("format")
         if test.get("format"):
             self._outcome.by_format += 1
             self._outcome.by_format_accepted += accepted
@@ -172,14 +174,14 @@ class _Texts:
         if not result.accepted:
             return False, f"stopped after {_end_of(text, result.reached)}"
         if outcome.checked and (fault := self._fault(text.encode())):
-            outcome.caught += 1
+            outcome.caught.append(f"{short(text)}: {short(fault)}")
             return False, f"caught: {fault}"
         return True, ""
 
     def _early_end(self, prefix: bytes) -> None:
         fault = self._fault(prefix)
         if fault and self._outcome.checked:
-            self._outcome.caught += 1
+            self._outcome.caught.append(f"{short(repr(prefix))}: {short(fault)}")
         elif fault:
             self._outcome.under.append(f"may end after {short(repr(prefix))}: {short(fault)}")
 
@@ -213,15 +215,20 @@ class _Texts:
             outcome.dead.append(f"{short(drawn.dead)}, after {drawn.content[-100:]!r}")
         elif not drawn.finished:
             outcome.draws["unfinished"] += 1
+            outcome.dead.append(f"came to no end: {drawn.content[-100:]!r}")
         else:
             outcome.draws["finished"] += 1
             if fault := self._fault(drawn.content):
-                self._wrong(drawn.content, fault)
+                self._wrong(drawn.content, fault, checked=outcome.checked)
+            elif repeats_a_name(drawn.content):
+                outcome.draws["repeated"] += 1
+                # No schema forbids it, so no check of the schema finds it.
+                self._wrong(drawn.content, "a name twice in one object", checked=False)
 
-    def _wrong(self, content: bytes, fault: str) -> None:
+    def _wrong(self, content: bytes, fault: str, *, checked: bool) -> None:
         outcome = self._outcome
-        if outcome.checked:
-            outcome.caught += 1
+        if checked:
+            outcome.caught.append(f"{short(repr(content))}: {short(fault)}")
             outcome.draws["caught"] += 1
             return
         outcome.draws["wrong"] += 1

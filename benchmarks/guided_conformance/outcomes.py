@@ -35,17 +35,19 @@ class Outcome:
     """Valid instances that did not get through."""
     under: list[str] = field(default_factory=list)
     """Invalid instances that did, and ends allowed on what is not valid."""
-    caught: int = 0
-    """Texts that only the validation of finished texts stopped."""
+    forbidden: int = 0
+    """Invalid instances, those by a `format` alone left out."""
+    caught: list[str] = field(default_factory=list)
+    """Texts that no mask stopped: only the validation of finished texts did."""
     by_format: int = 0
     """Instances that a `format` alone makes invalid, and how many of them got through."""
     by_format_accepted: int = 0
     draws: Counter[str] = field(default_factory=Counter)
-    """finished, wrong, not_json, unfinished, dead."""
+    """finished, wrong, not_json, repeated, caught, unfinished, dead."""
     wrong: list[str] = field(default_factory=list)
-    """Finished draws that break the schema."""
+    """Finished draws that break the schema, or have a name twice in an object."""
     dead: list[str] = field(default_factory=list)
-    """Texts that no token could continue."""
+    """Texts that no token could continue, and draws that came to no end."""
     unjudged: list[str] = field(default_factory=list)
     """Why texts could not be validated."""
     fill_us: list[float] = field(default_factory=list)
@@ -55,6 +57,16 @@ class Outcome:
     def served(self) -> bool:
         """Whether the backend took the schema."""
         return self.verdict not in ("refused", "failed")
+
+    @property
+    def forbids(self) -> bool:
+        """Whether there are instances that it must not let through."""
+        return self.forbidden > 0
+
+    @property
+    def held(self) -> bool:
+        """Whether the masks stopped every forbidden text before its end, walked or drawn."""
+        return self.served and not (self.under or self.caught or self.wrong)
 
     def record(self) -> dict[str, Any]:
         """As JSON, of the times the greatest alone."""
@@ -99,6 +111,23 @@ def fault_of(schema: Any, text: bytes) -> str | None:
         return text_fault(schema, decoded)
     except Exception as error:
         raise Unjudged(f"{type(error).__name__}: {error}") from error
+
+
+def repeats_a_name(text: bytes) -> bool:
+    """Whether an object of a JSON text has a name twice: readers differ on what it then says."""
+    repeated = False
+
+    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        found = dict(pairs)
+        repeated |= len(found) < len(pairs)
+        return found
+
+    try:
+        json.loads(text, object_pairs_hook=look)
+    except (ValueError, RecursionError):
+        return False
+    return repeated
 
 
 def is_json(text: bytes) -> bool:

@@ -46,6 +46,7 @@ class Tally:
         self.fills = fills or fills_of(self.all)
         self.judged = [outcome for outcome in self.all if outcome.has_instances]
         self.served = [outcome for outcome in self.judged if outcome.served]
+        self.forbidding = [outcome for outcome in self.all if outcome.forbids]
 
     def count(self, name: str) -> int:
         """Schemas with instances and this verdict."""
@@ -60,13 +61,24 @@ class Tally:
         return sum(outcome.draws[name] for outcome in self.all)
 
     @property
+    def held(self) -> float:
+        """Of the schemas with forbidden instances: all such texts were stopped by a mask."""
+        held = sum(outcome.held for outcome in self.forbidding)
+        return held / max(len(self.forbidding), 1)
+
+    @property
+    def checked(self) -> int:
+        """Schemas whose finished texts are validated."""
+        return sum(outcome.checked for outcome in self.all)
+
+    @property
     def under(self) -> int:
         """Schemas that are under, those without instances too."""
         return sum(outcome.verdict == "under" for outcome in self.all)
 
     @property
     def dead(self) -> int:
-        """Texts that no token could continue, walked and drawn."""
+        """Texts that no token could continue, walked and drawn, and draws that came to no end."""
         return sum(len(outcome.dead) for outcome in self.all)
 
     def row(self, backend: str) -> list[str]:
@@ -81,7 +93,9 @@ class Tally:
             self._percent(self.count("over")),
             self._percent(self.count("under")),
             self._percent(self.count("exact")),
+            f"{100 * self.held:.1f}",
             self._percent(len(self.served)),
+            str(self.checked),
             str(self.count("failed")),
             f"{100 * wrong / max(len(served), 1):.1f}",
             str(self.dead),
@@ -97,10 +111,9 @@ class Tally:
 
     def draw_row(self, backend: str) -> list[str]:
         """A row of the random draws' table."""
-        names = ("finished", "wrong", "not_json", "caught", "unfinished", "dead")
-        walks = sum(outcome.caught - outcome.draws["caught"] for outcome in self.all)
-        checked = sum(outcome.checked for outcome in self.all)
-        return [backend, *(str(self.draws(name)) for name in names), str(checked), str(walks)]
+        names = ("finished", "wrong", "not_json", "repeated", "caught", "unfinished", "dead")
+        walks = sum(len(outcome.caught) - outcome.draws["caught"] for outcome in self.all)
+        return [backend, *(str(self.draws(name)) for name in names), str(walks)]
 
 
 Tallies = dict[tuple[str, str], Tally]
@@ -134,13 +147,15 @@ def figures(found: Tallies, admission: Sequence[float]) -> dict[str, float]:
     for (name, backend), tally in found.items():
         prefix = f"{SETS[name]}_{backend.replace('-', '_')}"
         values[f"{prefix}_exact"] = tally.share(tally.count("exact"))
+        values[f"{prefix}_held"] = tally.held
         values[f"{prefix}_served"] = tally.share(len(tally.served))
         values[f"{prefix}_refused"] = tally.share(tally.count("refused"))
         values[f"{prefix}_under"] = tally.under
         values[f"{prefix}_wrong"] = tally.draws("wrong")
         values[f"{prefix}_dead"] = tally.dead
+        values[f"{prefix}_checked"] = tally.checked
         values[f"{prefix}_failed"] = sum(outcome.verdict == "failed" for outcome in tally.all)
-    values["caught"] = sum(outcome.caught for tally in found.values() for outcome in tally.all)
+    values["caught"] = sum(len(outcome.caught) for tally in found.values() for outcome in tally.all)
     if admission:
         values["admission_p50_ms"] = percentile(admission, 0.5)
         values["admission_p99_ms"] = percentile(admission, 0.99)
@@ -153,6 +168,7 @@ def is_bad(values: dict[str, float]) -> bool:
 
 
 UNITS = {
+    "_held": "share of the schemas with forbidden instances",
     **dict.fromkeys(("_exact", "_served", "_refused"), "share of the schemas with instances"),
     "_ms": "ms",
 }
@@ -165,7 +181,9 @@ VERDICT_HEADER = [
     "over %",
     "under %",
     "exact %",
+    "held %",
     "served %",
+    "checked",
     "failed",
     "random wrong, % of served",
     "dead ends",
@@ -178,14 +196,15 @@ DRAW_HEADER = [
     "finished",
     "wrong",
     "not JSON",
+    "name twice",
     "caught",
-    "unfinished",
+    "no end",
     "dead",
-    "schemas checked",
     "walks caught",
 ]
 
-_MARKS = ("exact", "over", "under", "refused")
+_HELD = "held"
+_MARKS = ("exact", "over", "under", "refused", _HELD)
 
 
 def keyword_grid(outcomes: Iterable[Outcome], backends: Sequence[str]) -> Grid:
@@ -193,9 +212,10 @@ def keyword_grid(outcomes: Iterable[Outcome], backends: Sequence[str]) -> Grid:
     counts: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for outcome in outcomes:
         counts[outcome.keyword][outcome.backend][outcome.verdict] += 1
+        counts[outcome.keyword][outcome.backend][_HELD] += outcome.forbids and outcome.held
     rows = []
     for keyword, by_backend in sorted(counts.items()):
-        groups = max(sum(counter.values()) for counter in by_backend.values())
+        groups = max(counter.total() - counter[_HELD] for counter in by_backend.values())
         cells = ["/".join(str(by_backend[name][mark]) for mark in _MARKS) for name in backends]
         rows.append([f"{keyword} ({groups})", *cells])
     return Grid(["keyword (groups)", *backends], rows, "/".join(_MARKS))
@@ -209,7 +229,7 @@ def fault_lines(outcomes: Iterable[Outcome]) -> list[str]:
         for rank, name, texts in (
             (0, "under", outcome.under),
             (1, "wrong", outcome.wrong),
-            (3, "dead end", outcome.dead),
+            (2, "dead end", outcome.dead),
             (4, "failed", [outcome.reason] if outcome.verdict == "failed" else []),
             (5, "crashed", [outcome.reason] if outcome.crashed else []),
             (6, "not judged", outcome.unjudged),
@@ -218,6 +238,17 @@ def fault_lines(outcomes: Iterable[Outcome]) -> list[str]:
                 more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
                 lines.append((rank, f"{name}: {where}: {texts[0]}{more}"))
     return [line for _, line in sorted(lines, key=lambda pair: pair[0])]
+
+
+def text_lines(outcomes: Iterable[Outcome], field: str) -> list[str]:
+    """The first text of each schema that has some in a field of its outcome, a line each."""
+    lines = []
+    for outcome in outcomes:
+        texts = getattr(outcome, field)
+        if texts:
+            more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+            lines.append(f"{outcome.id}: {texts[0]}{more}")
+    return lines
 
 
 def refusal_lines(outcomes: Iterable[Outcome]) -> list[str]:
@@ -283,3 +314,9 @@ def _set_sections(
     refusals = refusal_lines(first.all)
     if refusals:
         yield Section(f"Guided decoding, {name}: what {backends[0]} refuses", refusals)
+    for field, what in (("rejected", "rejects wrongly"), ("caught", "only checks")):
+        lines = text_lines(first.all, field)
+        if lines:
+            more = [f"and {len(lines) - PRINTED_FAULTS} more"] * (len(lines) > PRINTED_FAULTS)
+            title = f"Guided decoding, {name}: what {backends[0]} {what}: {len(lines)}"
+            yield Section(title, [*lines[:PRINTED_FAULTS], *more])

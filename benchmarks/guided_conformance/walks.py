@@ -103,6 +103,9 @@ class Walker:
 
 
 LONGEST_DRAW = 300
+"""Tokens, before a draw takes every way to its end that it is given."""
+LONGEST_ENDING = 1500
+"""Tokens that it may then take: one that needs more is said to come to no end."""
 END_SHARE = 0.5
 CLOSE_SHARE = 0.9
 
@@ -156,15 +159,16 @@ class Drawer:
         hurry: int,
         generator: np.random.Generator,
     ) -> Draw:
-        """A random text; after `hurry` tokens it closes what it can."""
+        """A random text; after `hurry` tokens it closes what it can, and in the end only that."""
         drawn = Draw(b"")
         place = Place()
-        for taken in range(LONGEST_DRAW):
+        for taken in range(LONGEST_DRAW + LONGEST_ENDING):
             timed_fill(guide, mask, times)
             if guide.failure is not None:
                 drawn.dead = guide.failure
                 return drawn
-            token = self._next(mask, place, taken >= hurry, generator)
+            close = 1.0 if taken >= LONGEST_DRAW else CLOSE_SHARE * (taken >= hurry)
+            token = self._next(mask, place, close, generator)
             if not guide.accept([token]):
                 drawn.dead = f"token {token} of its own mask was refused"
                 return drawn
@@ -175,10 +179,11 @@ class Drawer:
             place = place.after(self._texts[token])
         return drawn
 
-    def _next(self, mask: Mask, place: Place, hurry: bool, generator: np.random.Generator) -> int:
-        if has_bit(mask, self._end) and generator.random() < END_SHARE:
+    def _next(self, mask: Mask, place: Place, close: float, generator: np.random.Generator) -> int:
+        """close: how likely it takes a token that closes something, where there is one."""
+        if has_bit(mask, self._end) and generator.random() < max(END_SHARE, close):
             return self._end
-        if hurry and generator.random() < CLOSE_SHARE:
+        if close and generator.random() < close:
             for token in self._inside if place.in_string else self._outside:
                 if has_bit(mask, token):
                     return token

@@ -27,6 +27,7 @@ from benchmarks.guided_conformance.outcomes import (
     failed,
     fault_of,
     is_json,
+    repeats_a_name,
     verdict,
 )
 from benchmarks.guided_conformance.results import (
@@ -42,7 +43,15 @@ from benchmarks.guided_conformance.results import (
     sections,
     tallies,
 )
-from benchmarks.guided_conformance.walks import LONGEST_DRAW, Drawer, Place, Walker, Words, has_bit
+from benchmarks.guided_conformance.walks import (
+    LONGEST_DRAW,
+    LONGEST_ENDING,
+    Drawer,
+    Place,
+    Walker,
+    Words,
+    has_bit,
+)
 from benchmarks.reporting.report import as_text as report_text
 
 # The tokens of the tests: id 0 is the end of the text.
@@ -257,7 +266,7 @@ def test_a_draw_without_an_end_is_unfinished_and_one_without_tokens_dead() -> No
         drawn = Drawer(TEXTS, END).draw(grammar, empty_mask(), [], hurry=1, generator=generator)
         return drawn.content, drawn.finished, drawn.dead
 
-    assert draw(Endless()) == (b"a" * LONGEST_DRAW, False, None)
+    assert draw(Endless()) == (b"a" * (LONGEST_DRAW + LONGEST_ENDING), False, None)
     assert draw(Grammar(b'""', breaks_after=b'"')) == (b'"', False, "broken")
 
 
@@ -314,13 +323,58 @@ def test_percentiles_are_values_that_occur() -> None:
     assert np.isnan(percentile([], 0.5))
 
 
+def test_a_schema_is_held_where_masks_stopped_all_that_it_forbids() -> None:
+    """A text that only the check at its end stopped, or nothing did, is not held."""
+    assert outcome(verdict="exact", forbidden=2).held
+    assert outcome(verdict="over", forbidden=2).held
+    assert not outcome(forbidden=2, caught=["x"]).held
+    assert not outcome(forbidden=2, wrong=["x"]).held
+    assert not outcome(forbidden=2, under=["x"]).held
+    assert not outcome(verdict="refused", forbidden=2).held
+
+
+def test_held_is_a_share_of_the_schemas_with_forbidden_instances() -> None:
+    """Refused ones count as not held, and those that forbid nothing known do not count."""
+    found = [
+        outcome(verdict="exact", forbidden=1),
+        outcome(verdict="exact", forbidden=3, caught=["x"], checked=True),
+        outcome(verdict="refused", forbidden=1),
+        outcome(verdict="over", forbidden=1),
+        outcome(verdict="exact"),
+    ]
+    values = figures(tallies(found), [])
+    assert values["real_auto_held"] == 0.5
+    assert values["real_auto_checked"] == 1
+    assert values["caught"] == 1
+    assert keyword_grid([outcome(keyword="not", verdict="exact", forbidden=1)], ["auto"]).rows == [
+        ["not (1)", "1/0/0/0/1"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "repeats"),
+    [
+        (b'{"a":1,"b":{"a":2}}', False),
+        (b'{"a":1,"a":1}', True),
+        (b'[{"b":{"a":1,"":2,"a":3}}]', True),
+        (b'{"a":1,"a', False),
+        (b'{"a":1,"\\u0061":1}', True),
+    ],
+)
+def test_a_name_twice_is_seen_wherever_it_stands(text: bytes, repeats: bool) -> None:
+    """Names are compared as they read, in each object by itself."""
+    assert repeats_a_name(text) is repeats
+
+
 def some_outcomes() -> list[Outcome]:
     return [
         outcome(id="a", verdict="exact", fill_us=[1.0, 3.0], draws=Counter(finished=4)),
         outcome(id="b", verdict="under", under=["accepted 1"], keyword="not"),
         outcome(id="c", verdict="refused", reason='"x" is 5 too long', too_slow=True),
         outcome(id="d", verdict="refused", reason='"y" is 6 too long'),
-        outcome(id="e", verdict="served", has_instances=False, caught=2, dead=["no token"]),
+        outcome(
+            id="e", verdict="served", has_instances=False, caught=["v", "w"], dead=["no token"]
+        ),
         outcome(
             "outlines", id="a", verdict="over", wrong=["w"], draws=Counter(finished=3, wrong=1)
         ),
@@ -332,7 +386,8 @@ def test_shares_are_of_the_schemas_with_instances() -> None:
     assert tally.share(tally.count("exact")) == 0.25
     assert tally.share(len(tally.served)) == 0.5
     row = tally.row("auto")
-    assert row[:7] == ["auto", "50.0 (1 too slow)", "0.0", "25.0", "25.0", "50.0", "0"]
+    shares = ["auto", "50.0 (1 too slow)", "0.0", "25.0", "25.0", "0.0", "50.0", "0", "0"]
+    assert row[:9] == shares
     assert row[-1] == "2 / 3 / 3"
     assert Tally([outcome("x", verdict="failed")]).row("x")[-1] == "-"
 
@@ -351,8 +406,8 @@ def test_the_last_line_tells_under_and_wrong() -> None:
 
 def test_keywords_are_counted_by_verdict() -> None:
     grid = keyword_grid(some_outcomes()[:2], ["auto"])
-    assert grid.rows[-1] == ["not (1)", "0/0/1/0"]
-    assert grid.note == "exact/over/under/refused"
+    assert grid.rows[-1] == ["not (1)", "0/0/1/0/0"]
+    assert grid.note == "exact/over/under/refused/held"
 
 
 def test_faults_are_listed_the_worst_first() -> None:
