@@ -73,7 +73,11 @@ class Judge:
         outcome.has_instances = bool(case.tests)
         started = time.monotonic()
         compiled = self._compile(case, outcome)
-        if compiled is not None:
+        if compiled is None:
+            outcome.forbidden = sum(not test["valid"] for test in case.tests)
+            if outcome.unsatisfiable and outcome.forbidden == len(case.tests) > 0:
+                outcome.verdict = "exact"
+        else:
             outcome.checked = compiled.schema is not None
             makers = [self._libraries.compile(part) for part in compiled.program.parts]
             text = _Texts(self, compiled, makers, case.schema, outcome)
@@ -92,6 +96,7 @@ class Judge:
         except ApiError as error:
             outcome.verdict = "refused"
             outcome.reason = error.message
+            outcome.unsatisfiable = UNSATISFIABLE in error.message
             outcome.too_slow = error.code == "constraint_timeout"
             outcome.crashed = error.code == "invalid_value"
             return None
@@ -113,10 +118,17 @@ class Judge:
         *,
         hurry: int,
         generator: np.random.Generator,
+        names: Sequence[bytes],
     ) -> Draw:
         """Draw a new text."""
         guide = self._libraries.guide(compiled.program, makers)
-        return self._drawer.draw(guide, self._mask, times, hurry=hurry, generator=generator)
+        return self._drawer.draw(
+            guide, self._mask, times, hurry=hurry, generator=generator, names=names
+        )
+
+
+UNSATISFIABLE = "JSON text satisfies it"
+"""In the refusal of a schema that has no value: where no instance is valid, that is exact."""
 
 
 class _Texts:
@@ -198,6 +210,7 @@ class _Texts:
         """Draw random texts and judge them."""
         key = f"{task.seed} {task.case.set} {task.case.id} {task.backend}"
         generator = np.random.default_rng(list(key.encode()))
+        names = required_names(task.case.schema)
         for hurry in DRAWS:
             drawn = self._judge.draw(
                 self._compiled,
@@ -205,6 +218,7 @@ class _Texts:
                 self._outcome.fill_us,
                 hurry=hurry,
                 generator=generator,
+                names=names,
             )
             self._drawn(drawn)
 
@@ -234,6 +248,22 @@ class _Texts:
         outcome.draws["wrong"] += 1
         outcome.draws["not_json"] += not is_json(content)
         outcome.wrong.append(f"{short(fault)}, in {short(repr(content), 300)}")
+
+
+def required_names(schema: Any) -> list[bytes]:
+    """The names of all required members anywhere in a schema, as JSON spells them."""
+    found: dict[bytes, None] = {}
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            required = node.get("required")
+            for name in required if isinstance(required, list) else ():
+                found[json.dumps(name, ensure_ascii=False)[1:-1].encode()] = None
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return list(found)
 
 
 def _end_of(text: str, reached: int) -> str:

@@ -26,6 +26,8 @@ class Outcome:
     has_instances: bool = False
     too_slow: bool = False
     """Refused because of the time limit."""
+    unsatisfiable: bool = False
+    """Refused since it has no value."""
     crashed: bool = False
     """Refused because the process that compiled it ended."""
     checked: bool = False

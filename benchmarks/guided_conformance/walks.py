@@ -115,18 +115,22 @@ class Place(NamedTuple):
 
     in_string: bool = False
     escaped: bool = False
+    begun: bytes = b""
+    """The string so far."""
 
     def after(self, text: bytes) -> "Place":
         """Where it stands after more of it."""
-        in_string, escaped = self
+        in_string, escaped, begun = self
         for byte in text:
+            if in_string and (escaped or byte != ord('"')):
+                begun += bytes([byte])
             if escaped:
                 escaped = False
             elif byte == ord('"'):
-                in_string = not in_string
+                in_string, begun = not in_string, b""
             else:
                 escaped = in_string and byte == ord("\\")
-        return Place(in_string, escaped)
+        return Place(in_string, escaped, begun)
 
 
 @dataclass(slots=True)
@@ -144,7 +148,7 @@ class Drawer:
     def __init__(self, texts: Sequence[bytes], end: int) -> None:
         self._texts = texts
         self._end = end
-        words = Words(texts)
+        self._words = words = Words(texts)
         self._inside = [token for token in [words.one(b'"')] if token is not None]
         self._outside = [
             token for text in b'}]":,' if (token := words.one(bytes([text]))) is not None
@@ -158,17 +162,27 @@ class Drawer:
         *,
         hurry: int,
         generator: np.random.Generator,
+        names: Sequence[bytes] = (),
     ) -> Draw:
-        """A random text; after `hurry` tokens it closes what it can, and in the end only that."""
+        """A random text; after `hurry` tokens it closes what it can, and in the end only that.
+
+        names: what the text's strings may have to be, for it to end: those of required members.
+        """
         drawn = Draw(b"")
-        place = Place()
+        place, name = Place(), b""
         for taken in range(LONGEST_DRAW + LONGEST_ENDING):
             timed_fill(guide, mask, times)
             if guide.failure is not None:
                 drawn.dead = guide.failure
                 return drawn
             close = 1.0 if taken >= LONGEST_DRAW else CLOSE_SHARE * (taken >= hurry)
-            token = self._next(mask, place, close, generator)
+            token = None
+            if close == 1.0 and names:
+                if not place.begun:
+                    name = names[int(generator.integers(len(names)))]
+                token = self._named(mask, place, name)
+            if token is None:
+                token = self._next(mask, place, close, generator)
             if not guide.accept([token]):
                 drawn.dead = f"token {token} of its own mask was refused"
                 return drawn
@@ -178,6 +192,13 @@ class Drawer:
             drawn.content += self._texts[token]
             place = place.after(self._texts[token])
         return drawn
+
+    def _named(self, mask: Mask, place: Place, name: bytes) -> int | None:
+        """The token that goes on with a name, where one may."""
+        if not place.in_string or not name.startswith(place.begun):
+            return None
+        tokens = self._words.at(name + b'"', len(place.begun))
+        return next((token for token in tokens if has_bit(mask, token)), None)
 
     def _next(self, mask: Mask, place: Place, close: float, generator: np.random.Generator) -> int:
         """close: how likely it takes a token that closes something, where there is one."""

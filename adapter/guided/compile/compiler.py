@@ -170,9 +170,9 @@ class ConstraintCompiler:
             return part, False
         if fault := validation.check_fault(known):
             raise Refused(f"{constraint.field}: {fault}.")
-        if own is not None:
-            return Part("guidance", "lark", own.lark), True
-        return Part("guidance", "json-lenient", json.dumps(known)), True
+        part = Part("guidance", "json-lenient", json.dumps(known))
+        self._compile_part(part)  # which follows all references
+        return (part if own is None else Part("guidance", "lark", own.lark)), True
 
     def _own_json(self, constraint: Constraint, schema: Schema) -> Part:
         """What the named library makes of the schema."""

@@ -50,13 +50,11 @@ def _repeated(item: str, low: int, high: int | None, *, behind: bool) -> str:
     if high == 0:
         return ""
     if behind:
-        return f'("," {item}){_times(low, high)}'
-    more = f'("," {item}){_times(max(low - 1, 0), None if high is None else high - 1)}'
+        return f'("," {item}){quantifier(low, high)}'
+    if high == 1:
+        return item if low else f"{item}?"
+    more = f'("," {item}){quantifier(max(low - 1, 0), None if high is None else high - 1)}'
     return f"{item} {more}" if low else f"({item} {more})?"
-
-
-def _times(low: int, high: int | None) -> str:
-    return "{0}" if high == 0 else quantifier(low, high)
 
 
 def _counted(array: Counted, rules: Rules) -> str:

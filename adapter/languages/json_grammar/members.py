@@ -7,6 +7,7 @@ from itertools import chain, combinations, product
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.normal_form.forms import Condition, Conditions, Object, Witness
 from adapter.languages.normal_form.names import (
+    Listed,
     Matching,
     has,
     has_region,
@@ -85,7 +86,7 @@ class _View:
             raise BudgetExceededError
         self._regions: list[tuple[frozenset[Matching], Node, bool]] = []
         self._part(list(found))
-        self._values = {name: self._value(name) for name in self._names}
+        self._values = self._named_values()
 
     def _part(self, found: list[Matching]) -> None:
         """Tell the regions apart; a small one is told name by name."""
@@ -100,8 +101,16 @@ class _View:
                 else:
                     self._names += words
 
-    def _value(self, name: str) -> Conditions | None:
-        return _union(rule.conditions for rule in self._one.rules if has(rule.names, name))
+    def _named_values(self) -> dict[str, Conditions | None]:
+        """What each name's value has to meet; None where there is no such member."""
+        found: dict[str, list[Conditions | None]] = {name: [] for name in self._names}
+        for rule in self._one.rules:
+            # Most rules are of one name: they are not asked about all the others.
+            listed = rule.names.names if isinstance(rule.names, Listed) else None
+            for name in self._names if listed is None else listed:
+                if listed is not None or has(rule.names, name):
+                    found[name].append(rule.conditions)
+        return {name: _union(parts) for name, parts in found.items()}
 
     def _other(self, inside: frozenset[Matching]) -> Conditions | None:
         rules = self._one.rules

@@ -57,7 +57,7 @@ class _Writer:
     def __init__(self, normaliser: Normaliser, schema: Schema) -> None:
         root = normaliser.schemas.conditions(schema)
         if root is None:
-            raise SchemaError("no value satisfies it")
+            raise SchemaError("no JSON text satisfies it")
         self._root = root
         self._normaliser = normaliser
         self._values = Values(normaliser, root, Budget(_MOST_VALUES))

@@ -129,22 +129,20 @@ class Numbers:
         listed = self.values(_MOST_LISTED)
         if listed is not None:
             return number_text(listed, fraction=not self.integer)
-        parts = [_INTEGER if self.integer else _number()]
-        if self.integer is False:
-            parts.append(negation(sequence([_INTEGER, repeat(_ZEROS, 0, 1)])))
+        # What is within a bound, or a multiple, is a number's text already.
+        parts = []
         if self.minimum is not None:
             parts.append(_at_least(self.minimum, self.exclusive_minimum, bool(self.integer)))
         if self.maximum is not None:
             parts.append(_at_most(self.maximum, self.exclusive_maximum, bool(self.integer)))
         parts += [_multiples(step, bool(self.integer)) for step in sorted(self.multiples)]
+        parts = parts or [_INTEGER if self.integer else _number()]
+        if self.integer is False:
+            parts.append(negation(sequence([_number_start(), repeat(_ZEROS, 0, 1)])))
         parts += [negation(_multiples(step, False)) for step in sorted(self.not_multiples)]
         if self.excluded:
             parts.append(negation(number_text(sorted(self.excluded), fraction=True)))
-        return every(parts[1:] if len(parts) == 2 and self.excluded == frozenset() and _covers(parts[1]) else parts)
-
-
-def _covers(part: Node) -> bool:
-    return part != NOTHING
+        return every(parts)
 
 
 ANY = Numbers()
@@ -204,6 +202,10 @@ _EXPONENT = sequence(
 
 def _number() -> Node:
     return sequence([repeat(_MINUS, 0, 1), _NATURAL, repeat(_FRACTION, 0, 1)])
+
+
+def _number_start() -> Node:
+    return sequence([repeat(_MINUS, 0, 1), _NATURAL])
 
 
 def _text(text: str) -> Node:

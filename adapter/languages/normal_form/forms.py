@@ -204,6 +204,23 @@ def _products(one: tuple[Part, ...], two: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(dict.fromkeys(a.meet(b) for a in one for b in two))
 
 
+def unnoted(form: Form) -> Form:
+    """The form without what is evaluated, which only the schemas around it may ask for."""
+    return replace(
+        form,
+        arrays=tuple(
+            replace(one, evaluated=0, evaluated_where=frozenset())
+            if one.evaluated != 0 or one.evaluated_where
+            else one
+            for one in form.arrays
+        ),
+        objects=tuple(
+            replace(one, evaluated=NO_NAMES) if one.evaluated != NO_NAMES else one
+            for one in form.objects
+        ),
+    )
+
+
 def absorbed(form: Form) -> Form:
     """The form without the alternatives that another one allows as well."""
     if len(form.objects) < 2 and len(form.arrays) < 2:

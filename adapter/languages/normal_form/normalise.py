@@ -26,8 +26,9 @@ from adapter.languages.normal_form.forms import (
     Object,
     Rule,
     absorbed,
+    unnoted,
 )
-from adapter.languages.normal_form.names import Listed, has, other
+from adapter.languages.normal_form.names import ALL_NAMES, Listed, has, other
 from adapter.languages.normal_form.schemas import NotHeldError, Schemas
 from adapter.languages.regex.language import Language
 from adapter.languages.regex.tree import PatternError
@@ -95,8 +96,8 @@ class Normaliser:
             form = self._read(self.schemas[number], met, noted)
         finally:
             self._making.discard(key)
-        self._made[key] = form
-        return form
+        self._made[key] = form if noted else unnoted(form)
+        return self._made[key]
 
     def _read(self, node: Mapping[str, Any], met: bool, noted: bool) -> Form:
         noted = noted or "unevaluatedProperties" in node or "unevaluatedItems" in node
@@ -121,7 +122,7 @@ class Normaliser:
             return list(read(self, node, met, noted))
         except (NotHeldError, PatternError):
             self.complete = False
-            return [ANY]
+            return [_ALL_EVALUATED if noted else ANY]
 
     # --- several forms
 
@@ -284,13 +285,19 @@ class Normaliser:
                 replace(one, rules=one.rules | {Rule(other(one.evaluated), conditions)})
                 for one in form.objects
             ]
-            full = members.objects(Object(evaluated=other(Listed(frozenset()))))
+            full = members.objects(Object(evaluated=ALL_NAMES))
             form = self._pruned(replace(form, objects=tuple(limited)).meet(full))
         if "unevaluatedItems" in node:
             conditions = self.schemas.conditions(node["unevaluatedItems"])
             arrays = (items.unevaluated(one, conditions, self.schemas) for one in form.arrays)
             form = self._pruned(replace(form, arrays=tuple(a for each in arrays for a in each)))
         return form
+
+
+# Where it is not known what a schema evaluates, nothing is refused for not being evaluated.
+_ALL_EVALUATED = replace(
+    ANY, arrays=(Array(evaluated=None),), objects=(Object(evaluated=ALL_NAMES),)
+)
 
 
 def _schemas_of(node: Mapping[str, Any], keyword: str) -> list[Any]:

@@ -207,9 +207,11 @@ def count_of(node: Keywords, name: str) -> int:
         SchemaError: it is no whole number from 0.
     """
     value = node[name]
-    if isinstance(value, bool) or not isinstance(value, int | Decimal) or value < 0:
+    if isinstance(value, float | Decimal) and value == int(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise SchemaError(f"{name} must be a whole number from 0")
-    return int(value)
+    return value
 
 
 def _strings(tree: Node, met: bool) -> Form:

@@ -1,6 +1,6 @@
 """Languages of strings as the JSON texts that spell them, each in one way."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 from adapter.languages.characters import TEXT, complement, intersection, only
 from adapter.languages.regex.tree import (
@@ -61,6 +61,7 @@ def _common(parts: tuple[Node, ...]) -> Node:
     return every([*map(json_content, beside), *(negation(json_content(each)) for each in without)])
 
 
+@lru_cache(4096)
 def _character(chars: Chars) -> Node:
     plain = counted(intersection(chars.ranges, _PLAIN), 1, 1)
     letters = [letter for char, letter in ESCAPES.items() if intersection(chars.ranges, only(char))]
