@@ -61,9 +61,7 @@ def _counted(array: Counted, rules: Rules) -> str:
     """A rule for each state."""
     names: dict[State, str] = {state: rules.new() for state in array.moves}
     top = rules.new()
-    firsts = [
-        f"{rules.value(item)} {names[target]}" for item, target in array.moves[array.start]
-    ]
+    firsts = [f"{rules.value(item)} {names[target]}" for item, target in array.moves[array.start]]
     if array.start in array.ends:
         firsts.append('"]"')
     rules.add(top, [f'"[" ({" | ".join(firsts)})'])

@@ -45,7 +45,11 @@ class Tally:
     def _compare(self, relation: str, value: int) -> str:
         count = self._high - self._low
         if self._counter is None:
-            return f"bit_count_{relation}({self._set}, {value})" if count else _fixed(0, relation, value)
+            return (
+                f"bit_count_{relation}({self._set}, {value})"
+                if count
+                else _fixed(0, relation, value)
+            )
         counter = f"[{self._counter[0]}:{self._counter[1]}]"
         if not count:
             return f"{relation}({counter}, {value})"

@@ -31,7 +31,6 @@ class Counted:
         return _pruned(Counted(self.start, moves, self.ends))
 
 
-
 def item_at(array: Array, index: int) -> Conditions | None:
     """What the item at a place has to meet; None where there is none."""
     if array.high is not None and index >= array.high:
@@ -120,7 +119,5 @@ def _pruned(made: Counted) -> Counted:
             if state not in live:
                 live.add(state)
                 waiting.append(state)
-    moves = {
-        state: [move for move in made.moves[state] if move[1] in live] for state in live
-    }
-    return Counted(made.start, moves, made.ends)
+    kept = {state: [move for move in made.moves[state] if move[1] in live] for state in live}
+    return Counted(made.start, kept, made.ends)

@@ -120,10 +120,10 @@ class _View:
         """Where a witness may be; None where the object has it anyway."""
         for name in self._names:
             value = self._values[name]
-            if value is not None and has(witness.names, name):
-                if name in self._one.required and witness.conditions <= value:
-                    yield None
-                    return
+            has_it = value is not None and witness.conditions <= value
+            if has_it and name in self._one.required and has(witness.names, name):
+                yield None
+                return
         for name in self._names:
             if self._values[name] is not None and has(witness.names, name):
                 yield name, witness.conditions

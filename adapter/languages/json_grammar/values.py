@@ -7,9 +7,9 @@ from functools import cache
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.json_grammar.items import Counted, counted, item_at
 from adapter.languages.json_grammar.members import Members, resolved
+from adapter.languages.json_schema.numbers import number_text
 from adapter.languages.normal_form.forms import ANYTHING, Array, Conditions, Form
 from adapter.languages.normal_form.normalise import Normaliser
-from adapter.languages.json_schema.numbers import number_text
 from adapter.languages.regex.choices import choices
 from adapter.languages.regex.json_text import json_string
 from adapter.languages.regex.language import Language
@@ -133,9 +133,7 @@ class Values:
     def is_object(self, members: Members) -> bool:
         """Whether there is such an object."""
         needed = [member for member in members.named if member.required]
-        witnesses = [
-            each.value | witness for each in members.others for witness in each.witnesses
-        ]
+        witnesses = [each.value | witness for each in members.others for witness in each.witnesses]
         if not all(self.ends(member.value) for member in needed):
             return False
         if not all(map(self.ends, witnesses)):

@@ -36,7 +36,7 @@ class Held:
 
     lark: str
     complete: bool
-    """Whether it allows no text that the schema forbids; else the finished text is to be checked."""
+    """Whether it allows no text that the schema forbids; else the finished one is to be checked."""
 
 
 def held(schema: Schema) -> Held:

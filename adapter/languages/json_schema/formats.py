@@ -1,7 +1,7 @@
 """The formats of strings whose texts are known, as languages.
 
-Each is a part of what RFC 3339, 1123, 4122, 4291, 5321 and 3986 allow that the common validators and
-readers take as well: calendar dates there are, no leap seconds, capital T and Z, ASCII.
+Each is a part of what RFC 3339, 1123, 4122, 4291, 5321 and 3986 allow that the common validators
+and readers take as well: calendar dates there are, no leap seconds, capital T and Z, ASCII.
 """
 
 from functools import cache
@@ -44,13 +44,14 @@ _PATTERNS = {
     "date": _DATE,
     "time": _TIME,
     "date-time": rf"{_DATE}T{_TIME}",
-    "duration": rf"P(?:{_N}W|(?:(?:{_N}Y)?(?:{_N}M)?{_N}D|{_N}Y(?:{_N}M)?|{_N}M)(?:T{_HOURS})?|T{_HOURS})",
+    "duration": rf"P(?:{_N}W|(?:(?:{_N}Y)?(?:{_N}M)?{_N}D|{_N}Y(?:{_N}M)?|{_N}M)(?:T{_HOURS})?"
+    rf"|T{_HOURS})",
     "email": rf"{_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL}){{0,2}}\.[A-Za-z]{{2,24}}",
     "hostname": _HOST,
     "ipv4": _IPV4,
     "ipv6": _IPV6,
     "uuid": rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}",
-    "uri": rf"[A-Za-z][A-Za-z0-9+\-.]*:(?://{_HOST}(?::\d{{1,4}})?|{_SEGMENT}+)(?:/{_SEGMENT}*)*"
+    "uri": rf"[A-Za-z][A-Za-z0-9+\-.]{{0,15}}:(?://{_HOST}(?::\d{{1,4}})?|{_SEGMENT}+)(?:/{_SEGMENT}*)*"
     rf"(?:\?(?:{_SEGMENT}|[/?])*)?(?:\#(?:{_SEGMENT}|[/?])*)?",
 }
 

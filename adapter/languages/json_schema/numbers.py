@@ -113,7 +113,7 @@ class Numbers:
         steps = [*self.multiples, *([Decimal(1)] if self.integer else [])]
         if not steps:
             return None
-        scale = min(min(_exponent(step) for step in steps), 0)
+        scale = min(*map(_exponent, steps), 0)
         return Decimal(lcm(*(int(step.scaleb(-scale, _EXACT)) for step in steps))).scaleb(
             scale, _EXACT
         )
@@ -320,7 +320,11 @@ def _smaller(whole: str) -> Node:
             rest = len(whole) - index - 1
             options.append(
                 sequence(
-                    [_text(whole[:index]), _digits(least, int(digit) - 1), repeat(_DIGIT, rest, rest)]
+                    [
+                        _text(whole[:index]),
+                        _digits(least, int(digit) - 1),
+                        repeat(_DIGIT, rest, rest),
+                    ]
                 )
             )
     return choice(options) if options else NOTHING
@@ -349,7 +353,9 @@ def _part_upto(part: str, strict: bool) -> Node:
     zeros = repeat(_digits(0, 0), 0, None)
     if not part:
         return NOTHING if strict else repeat(_ZEROS, 0, 1)
-    options: list[Node] = [sequence([_POINT, _text(part[: end + 1])]) for end in range(len(part) - 1)]
+    options: list[Node] = [
+        sequence([_POINT, _text(part[: end + 1])]) for end in range(len(part) - 1)
+    ]
     for index, digit in enumerate(part):
         if digit > "0":
             options.append(
@@ -386,7 +392,9 @@ def _multiples(step: Decimal, integer: bool) -> Node:
     zeros = repeat(_digits(0, 0), 0, None)
     free_digits = fraction - places
     shorter = repeat(_DIGIT, 1, free_digits) if free_digits else None
-    endings = [f"{n:0{places}d}".rstrip("0") for n in range(0, 10**places, size)] if places else [""]
+    endings = (
+        [f"{n:0{places}d}".rstrip("0") for n in range(0, 10**places, size)] if places else [""]
+    )
     parts: list[Node] = [EMPTY, sequence([_POINT, repeat(_digits(0, 0), 1, None)])]
     if shorter is not None:
         parts.append(sequence([_POINT, shorter, zeros]))

@@ -1,7 +1,7 @@
 """What a value may be: for each type of JSON a list of alternatives, each a conjunction.
 
-Inner values are named by their conditions, which are all to be met: so a form is finite, and is made
-before what is inside it is looked at.
+Inner values are named by their conditions, which are all to be met: so a form is finite, and is
+made before what is inside it is looked at.
 """
 
 from collections.abc import Callable, Hashable
@@ -90,7 +90,7 @@ ANY_ARRAY = Array()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the values of all members with such names have to meet; None: there are no such members."""
+    """What the values of all members with such names have to meet; None: there are none."""
 
     names: Names
     conditions: Conditions | None

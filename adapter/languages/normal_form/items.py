@@ -85,7 +85,9 @@ def of_contains(node: Keywords, schemas: Schemas, met: bool) -> Form:
     high = count_of(node, "maxContains") if "maxContains" in node else None
     wanted = schemas.conditions(node["contains"])
     if wanted is None:
-        return arrays(*([] if low else [Array()])) if met else only_arrays(*([Array()] if low else []))
+        return (
+            arrays(*([] if low else [Array()])) if met else only_arrays(*([Array()] if low else []))
+        )
     if not met:
         return only_arrays(*_miscounted(wanted, low, high))
     if low == 0 and high is None:
@@ -111,7 +113,7 @@ def of_unique(node: Keywords, met: bool) -> Form:
 
 
 def unevaluated(array: Array, conditions: Conditions | None, schemas: Schemas) -> Iterable[Array]:
-    """An alternative where the items that nothing evaluated meet conditions (None: there are none)."""
+    """An alternative whose items that nothing evaluated meet conditions (None: there are none)."""
     if array.evaluated is None:
         return [array]
     if array.evaluated_where and conditions != ANYTHING:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from adapter.languages.regex.language import Language
 from adapter.languages.regex.choices import choices
+from adapter.languages.regex.language import Language
 from adapter.languages.regex.tree import ANY_TEXT, Node, choice, every, negation
 
 

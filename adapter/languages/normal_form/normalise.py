@@ -17,7 +17,6 @@ from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.normal_form import items, members, scalars
 from adapter.languages.normal_form.forms import (
     ANY,
-    ANYTHING,
     NOTHING,
     Array,
     Condition,

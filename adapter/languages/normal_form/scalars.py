@@ -187,7 +187,8 @@ def of_multiple(node: Keywords, met: bool) -> Form:
     if step <= 0:
         raise SchemaError("multipleOf must be above 0")
     return _numbers(
-        Numbers(multiples=frozenset({step})) if met else Numbers(not_multiples=frozenset({step})), met
+        Numbers(multiples=frozenset({step})) if met else Numbers(not_multiples=frozenset({step})),
+        met,
     )
 
 

@@ -36,7 +36,9 @@ class Schemas:
         self._root = root
         self._numbers: dict[Any, int] = {}
         self._schemas: list[Mapping[str, Any]] = []
-        self._is_based = any("$id" in node or "id" in node for node in walk(root) if node is not root)
+        self._is_based = any(
+            "$id" in node or "id" in node for node in walk(root) if node is not root
+        )
 
     def __getitem__(self, number: int) -> Mapping[str, Any]:
         return self._schemas[number]
@@ -88,7 +90,7 @@ class Schemas:
 
 
 def _key(schema: Mapping[str, Any]) -> Any:
-    """The same for schemas that read the same, where that is quickly seen; else of this one only."""
+    """The same for schemas that read the same, where that is quickly seen."""
     fields = [(name, value) for name, value in schema.items() if name not in _NOTES]
     flat = all(isinstance(value, str | int) for _, value in fields)
     if not flat:

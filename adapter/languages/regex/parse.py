@@ -50,9 +50,9 @@ def parse(pattern: str) -> Node:
             characters), or a class that holds no character, or is too deep or too large.
     """
     try:
-        items = _parsed(pattern)
-        flags = _known_flags(items.state.flags)
-        return _bounded(_tree(items, _Place(flags, True, True, 0, Budget(MAX_RANGES))))
+        items = parsed(pattern)
+        flags = known_flags(items.state.flags)
+        return bounded(tree(items, Where(flags, True, True, 0, Budget(MAX_RANGES))))
     except RecursionError:
         raise PatternError(_TOO_DEEP) from None
     except BudgetExceededError:
@@ -78,15 +78,15 @@ _ANCHORS = {
     code.AT_BOUNDARY: r"\b",
     code.AT_NON_BOUNDARY: r"\B",
 }
-_STARTS = (code.AT_BEGINNING, code.AT_BEGINNING_STRING)
-_ENDS = (code.AT_END, code.AT_END_STRING)
+STARTS = (code.AT_BEGINNING, code.AT_BEGINNING_STRING)
+ENDS = (code.AT_END, code.AT_END_STRING)
 
 _FLAGS = re.IGNORECASE | re.DOTALL | re.VERBOSE | re.ASCII | re.MULTILINE | re.UNICODE
 _CLASS_FLAGS = re.ASCII | re.UNICODE
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Where:
     """Where an item stands: what its meaning depends on."""
 
     flags: int
@@ -96,18 +96,18 @@ class _Place:
     depth: int
     budget: Budget
 
-    def inside(self, first: bool, last: bool) -> "_Place":
+    def inside(self, first: bool, last: bool) -> "Where":
         """The place of an item of the sequence that stands here."""
         start, end = self.at_start and first, self.at_end and last
-        return _Place(self.flags, start, end, self.depth + 1, self.budget)
+        return Where(self.flags, start, end, self.depth + 1, self.budget)
 
-    def with_flags(self, add: int, remove: int) -> "_Place":
+    def with_flags(self, add: int, remove: int) -> "Where":
         kept = self.flags & ~_CLASS_FLAGS if add & _CLASS_FLAGS else self.flags
-        flags = (kept | _known_flags(add)) & ~remove
-        return _Place(flags, self.at_start, self.at_end, self.depth, self.budget)
+        flags = (kept | known_flags(add)) & ~remove
+        return Where(flags, self.at_start, self.at_end, self.depth, self.budget)
 
 
-def _parsed(pattern: str) -> Any:
+def parsed(pattern: str) -> Any:
     """Python's parse tree."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -120,13 +120,13 @@ def _parsed(pattern: str) -> Any:
             raise PatternError(str(error).partition(";")[0]) from None
 
 
-def _known_flags(flags: int) -> int:
+def known_flags(flags: int) -> int:
     if flags & ~_FLAGS:
         raise PatternError("inline flags other than i, s, x, a, m and u are not supported")
     return flags
 
 
-def _tree(items: Any, place: _Place) -> Node:
+def tree(items: Any, place: Where) -> Node:
     """A list of items, one after the other."""
     if place.depth > MAX_DEPTH:
         raise PatternError(_TOO_DEEP)
@@ -146,60 +146,60 @@ def _is_wide(items: Any) -> bool:
     return bool(longest)
 
 
-def _item(op: Any, value: Any, place: _Place) -> Node:
+def _item(op: Any, value: Any, place: Where) -> Node:
     if op in _UNSUPPORTED:
         raise PatternError(_UNSUPPORTED[op])
     return _READERS[op](value, place)
 
 
-def _read_literal(value: int, place: _Place) -> Node:
+def _read_literal(value: int, place: Where) -> Node:
     if value == 0:
         raise PatternError("NUL characters are not supported")
     return _read_class([(code.LITERAL, value)], place)
 
 
-def _read_class(items: list[tuple[Any, Any]], place: _Place) -> Node:
+def _read_class(items: list[tuple[Any, Any]], place: Where) -> Node:
     return read_class(items, place.flags, place.budget)
 
 
-def _read_dot(place: _Place) -> Node:
+def _read_dot(place: Where) -> Node:
     if place.flags & re.DOTALL:
         return Chars(TEXT)
     return _read_class([(code.NEGATE, None), (code.LITERAL, ord("\n"))], place)
 
 
-def _read_group(value: tuple[Any, int, int, Any], place: _Place) -> Node:
+def _read_group(value: tuple[Any, int, int, Any], place: Where) -> Node:
     _, add, remove, items = value
-    return _tree(items, place.with_flags(add, remove))
+    return tree(items, place.with_flags(add, remove))
 
 
-def _read_repeat(value: tuple[int, int, Any], place: _Place) -> Node:
+def _read_repeat(value: tuple[int, int, Any], place: Where) -> Node:
     low, high, items = value
     # Of more than one round, one is not the first and one not the last.
     once = high <= 1 or not _is_wide(items)
-    node = _tree(items, place.inside(once, once))
+    node = tree(items, place.inside(once, once))
     return repeat(node, int(low), None if high == code.MAXREPEAT else int(high))
 
 
-def _read_anchor(value: Any, place: _Place) -> Node:
+def _read_anchor(value: Any, place: Where) -> Node:
     name = _ANCHORS[value]
-    if (value in _STARTS and place.at_start) or (value in _ENDS and place.at_end):
+    if (value in STARTS and place.at_start) or (value in ENDS and place.at_end):
         return EMPTY
-    if value in _STARTS:
+    if value in STARTS:
         raise PatternError(f"the anchor {name} is supported at the start of the pattern only")
-    if value in _ENDS:
+    if value in ENDS:
         raise PatternError(f"the anchor {name} is supported at the end of the pattern only")
     raise PatternError(f"word boundaries ({name}) are not supported")
 
 
-_READERS: dict[Any, Callable[[Any, _Place], Node]] = {
+_READERS: dict[Any, Callable[[Any, Where], Node]] = {
     code.LITERAL: _read_literal,
     code.NOT_LITERAL: lambda value, place: _read_class(
         [(code.NEGATE, None), (code.LITERAL, value)], place
     ),
     code.IN: _read_class,
     code.ANY: lambda _, place: _read_dot(place),
-    code.BRANCH: lambda value, place: choice([_tree(option, place) for option in value[1]]),
+    code.BRANCH: lambda value, place: choice([tree(option, place) for option in value[1]]),
     code.SUBPATTERN: _read_group,
     code.MAX_REPEAT: _read_repeat,
     # Lazy or greedy, the language is the same.
@@ -208,7 +208,7 @@ _READERS: dict[Any, Callable[[Any, _Place], Node]] = {
 }
 
 
-def _bounded(node: Node) -> Node:
+def bounded(node: Node) -> Node:
     """The node, if the libraries can take it."""
     if _is_deep(node):
         raise PatternError(_TOO_DEEP)
