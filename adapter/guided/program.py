@@ -38,12 +38,68 @@ class Whitespace:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """What is known of the arrays and objects at a place of a JSON text.
+
+    Places are merged over the branches of a schema, so that a text alone says where it stands.
+    Places below are indices into Members.shapes, None where nothing is known of them.
+    """
+
+    members: tuple[tuple[str, int | None], ...] = ()
+    """Of names that are declared, the places of their values."""
+    patterns: tuple[tuple[str, int | None], ...] = ()
+    """Of other names, by Python expressions that are searched in them, the first that fits."""
+    others: int | None = None
+    """Of all other names."""
+    prefix: tuple[int | None, ...] = ()
+    """Of the first items."""
+    items: int | None = None
+    """Of all other items."""
+    unique: bool = False
+    """No two items are equal."""
+    containers: bool = False
+    """Items may be arrays or objects."""
+    bounded_names: bool = False
+    """Behind some beginning of a name only so many can follow that all may be there already."""
+    bounded_items: bool = False
+    """The same of items that are strings, numbers or words."""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Shape":
+        """The shape whose fields were read from JSON."""
+        pairs = {name: tuple(map(tuple, fields[name])) for name in ("members", "patterns")}
+        return cls(**{**fields, **pairs, "prefix": tuple(fields["prefix"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What the names and items of a JSON text are held to: no name comes twice in an object."""
+
+    shapes: tuple[Shape, ...] = ()
+    """The first is the root's; without any, nothing is known."""
+    bounded_names: bool = False
+    """What Shape.bounded_names says, of the objects of which nothing is known."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether all is held; arrays and objects as unique items may come twice."""
+        return not any(shape.unique and shape.containers for shape in self.shapes)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Members":
+        """The members whose fields were read from JSON."""
+        return cls(tuple(map(Shape.of, fields["shapes"])), fields["bounded_names"])
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A constraint as the engine runs it."""
 
     parts: tuple[Part, ...]
     """The first holds the constraint; the others narrow it further, and yield where they cannot."""
     whitespace: Whitespace | None = None
+    members: Members | None = None
+    """Set for every JSON text."""
     eos_token_ids: tuple[int, ...] = ()
     """The tokens that end a text."""
     eos_last: bool = False
@@ -57,10 +113,11 @@ class Program:
     def loads(cls, text: str) -> "Program":
         """Read what dumps() wrote."""
         fields = json.loads(text)
-        whitespace = fields["whitespace"]
+        whitespace, members = fields["whitespace"], fields["members"]
         return cls(
             parts=tuple(Part(**part) for part in fields["parts"]),
             whitespace=None if whitespace is None else Whitespace.of(whitespace),
+            members=None if members is None else Members.of(members),
             eos_token_ids=tuple(fields["eos_token_ids"]),
             eos_last=fields["eos_last"],
         )

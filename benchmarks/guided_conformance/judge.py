@@ -74,9 +74,9 @@ class Judge:
         started = time.monotonic()
         compiled = self._compile(case, outcome)
         if compiled is None:
-            outcome.forbidden = sum(not test["valid"] for test in case.tests)
-            if outcome.unsatisfiable and outcome.forbidden == len(case.tests) > 0:
-                outcome.verdict = "exact"
+            forbidden = sum(not test["valid"] for test in case.tests)
+            if outcome.unsatisfiable and forbidden == len(case.tests) > 0:
+                outcome.verdict, outcome.forbidden = "exact", forbidden
         else:
             outcome.checked = compiled.schema is not None
             makers = [self._libraries.compile(part) for part in compiled.program.parts]
@@ -251,14 +251,19 @@ class _Texts:
 
 
 def required_names(schema: Any) -> list[bytes]:
-    """The names of all required members anywhere in a schema, as JSON spells them."""
+    """All required names and fixed strings anywhere in a schema, as JSON spells them."""
     found: dict[bytes, None] = {}
     waiting = [schema]
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
             required = node.get("required")
-            for name in required if isinstance(required, list) else ():
+            fixed = [
+                node.get("const"),
+                *(node["enum"] if isinstance(node.get("enum"), list) else ()),
+            ]
+            texts = [*(required if isinstance(required, list) else ()), *fixed]
+            for name in (text for text in texts if isinstance(text, str)):
                 found[json.dumps(name, ensure_ascii=False)[1:-1].encode()] = None
             waiting += node.values()
         elif isinstance(node, list):

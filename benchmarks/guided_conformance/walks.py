@@ -150,6 +150,8 @@ class Drawer:
         self._end = end
         self._words = words = Words(texts)
         self._inside = [token for token in [words.one(b'"')] if token is not None]
+        marks = b"!#$%&'()*+,-./:;<=>?@[]^_`{|}~ 0123456789"
+        self._marks = [t for byte in marks if (t := words.one(bytes([byte]))) is not None]
         self._outside = [
             token for text in b'}]":,' if (token := words.one(bytes([text]))) is not None
         ]
@@ -169,7 +171,7 @@ class Drawer:
         names: what the text's strings may have to be, for it to end: those of required members.
         """
         drawn = Draw(b"")
-        place, name = Place(), b""
+        place, name, done = Place(), b"", set[bytes]()
         for taken in range(LONGEST_DRAW + LONGEST_ENDING):
             timed_fill(guide, mask, times)
             if guide.failure is not None:
@@ -179,8 +181,11 @@ class Drawer:
             token = None
             if close == 1.0 and names:
                 if not place.begun:
-                    name = names[int(generator.integers(len(names)))]
+                    left = [each for each in names if each not in done] or names
+                    name = left[int(generator.integers(len(left)))]
                 token = self._named(mask, place, name)
+                if token is not None and place.begun + self._texts[token] == name + b'"':
+                    done.add(name)
             if token is None:
                 token = self._next(mask, place, close, generator)
             if not guide.accept([token]):
@@ -209,4 +214,7 @@ class Drawer:
                 if has_bit(mask, token):
                     return token
         allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+        if close == 1.0 and place.in_string:  # what a pattern waits for is often punctuation
+            short = [token for token in self._marks if has_bit(mask, token)]
+            allowed = np.array(short) if short and generator.random() < END_SHARE else allowed
         return int(generator.choice(allowed))

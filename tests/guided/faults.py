@@ -50,7 +50,7 @@ FAULTS = [
         '"a"',
         "held by the guard",
     ),
-    Fault("xgrammar", "`not` is ignored", {"not": {"type": "string"}}, '"a"', "refused"),
+    Fault("xgrammar", "`not` is ignored", {"not": {"type": "string"}}, '"a"', "held by the guard"),
     Fault(
         "xgrammar",
         "`uniqueItems` without `type` is ignored",

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.guided.backends.registry import LIBRARIES
-from adapter.guided.program import Library, Part, Program, Whitespace
+from adapter.guided.program import Library, Members, Part, Program, Shape, Whitespace
 from adapter.guided.whitespace import DEFAULT
 
 # Python's JSON keeps lone surrogates; no constraint has them, since no request can.
@@ -23,10 +23,22 @@ WHITESPACE = st.builds(
     st.lists(st.tuples(*[st.integers(-1, 9)] * 4)).map(tuple),
     st.lists(st.booleans()).map(tuple),
 )
+PLACE = st.none() | st.integers(0, 9)
+SHAPES = st.builds(
+    Shape,
+    st.lists(st.tuples(TEXT, PLACE)).map(tuple),
+    st.lists(st.tuples(TEXT, PLACE)).map(tuple),
+    PLACE,
+    st.lists(PLACE).map(tuple),
+    PLACE,
+    *[st.booleans()] * 4,
+)
+MEMBERS = st.builds(Members, st.lists(SHAPES, max_size=3).map(tuple), st.booleans())
 PROGRAMS = st.builds(
     Program,
     st.lists(PARTS, max_size=3).map(tuple),
     st.none() | WHITESPACE | st.just(DEFAULT),
+    st.none() | MEMBERS,
     st.lists(st.integers(0, 2**31)).map(tuple),
     st.booleans(),
 )

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from adapter.guided.matcher import Guide, Matcher
+from adapter.guided.member_tokens import MemberTokens
+from adapter.guided.members import MemberMatcher
 from adapter.guided.program import Library, Part, Program, Whitespace
 from adapter.guided.token_trie import TokenRuns
 from adapter.guided.vocabulary import Vocabulary
@@ -83,6 +85,11 @@ class Libraries:
     def _token_runs(self) -> TokenRuns:
         return TokenRuns(self.vocabulary)
 
+    @cached_property
+    def member_tokens(self) -> MemberTokens:
+        """The tokens in which a name or an item ends."""
+        return MemberTokens(self.vocabulary)
+
     def whitespace_runs(self, whitespace: Whitespace) -> WhitespaceRuns:
         """The masks of a whitespace pattern."""
         with self._lock:
@@ -98,6 +105,8 @@ class Libraries:
         matchers = [makers[0]()]
         if program.whitespace is not None:
             matchers.append(self.whitespace_runs(program.whitespace).matcher())
+        if program.members is not None:
+            matchers.append(MemberMatcher(self.member_tokens, program.members, tuple(matchers)))
         guards = tuple(matchers)
         matchers += [YieldingMatcher(make(), guards, self._token_runs) for make in makers[1:]]
         return Guide(

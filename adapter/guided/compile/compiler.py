@@ -32,9 +32,10 @@ from adapter.guided.constraint import (
     Constraint,
     Kind,
 )
-from adapter.guided.program import Part, Program, Whitespace
+from adapter.guided.program import Members, Part, Program, Shape, Whitespace
 from adapter.guided.whitespace import DEFAULT
 from adapter.languages.grammar.write import as_ebnf, as_lark
+from adapter.languages.json_grammar.places import Place
 from adapter.languages.json_grammar.write import TooLargeError, held
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
@@ -65,6 +66,9 @@ class Refused(ValueError):
         self.message = message
         self.field = field
 
+
+_NAMES = Members()
+"""No name twice in an object."""
 
 # States of a whitespace pattern: each costs the engine two masks.
 _MOST_RUNS = 256
@@ -116,9 +120,9 @@ class ConstraintCompiler:
         """Any JSON object. Two libraries read that too narrowly, or wrongly: llguidance does it."""
         guard = Part("guidance", "json", constraint.text)
         if constraint.backend != XGRAMMAR:
-            return self._from_parts([guard], GUIDANCE, _whitespace(constraint))
+            return self._from_parts([guard], GUIDANCE, _whitespace(constraint), _NAMES)
         own = Part("xgrammar", "json", constraint.text)
-        return self._from_parts([guard, own], XGRAMMAR, _whitespace(constraint))
+        return self._from_parts([guard, own], XGRAMMAR, _whitespace(constraint), _NAMES)
 
     def _json(self, constraint: Constraint, relaxed: bool) -> Compiled:
         try:
@@ -129,13 +133,14 @@ class ConstraintCompiler:
 
     def _read_json(self, constraint: Constraint, schema: Schema, relaxed: bool) -> Compiled:
         known = without_formats(schema, self._knows_format)
-        guard, checked = self._guard(constraint, schema, known, relaxed)
+        guard, members, checked = self._guard(constraint, schema, known, relaxed)
         whitespace = _whitespace(constraint)
         if constraint.backend in (AUTO, GUIDANCE):
-            return replace(self._from_parts([guard], GUIDANCE, whitespace), checked=checked)
+            compiled = self._from_parts([guard], GUIDANCE, whitespace, members)
+            return replace(compiled, checked=checked)
         try:
             own = self._own_json(constraint, known)
-            return self._from_parts([guard, own], constraint.backend, whitespace)
+            return self._from_parts([guard, own], constraint.backend, whitespace, members)
         except ValueError as error:
             message = error.message if isinstance(error, Refused) else _line(str(error))
             raise Refused(
@@ -145,7 +150,7 @@ class ConstraintCompiler:
 
     def _guard(
         self, constraint: Constraint, schema: Schema, known: Schema, relaxed: bool
-    ) -> tuple[Part, bool]:
+    ) -> tuple[Part, Members, bool]:
         """What holds the schema, and whether the finished text has to be checked as well.
 
         known: the schema as llguidance's own reader is given it, which follows some references that
@@ -156,7 +161,7 @@ class ConstraintCompiler:
         except TooLargeError:
             own = None
         if own is not None and own.complete:
-            return Part("guidance", "lark", own.lark), False
+            return Part("guidance", "lark", own.lark), _members(own.places), False
         part = Part("guidance", "json", json.dumps(known))
         try:
             self._compile_part(part)
@@ -167,12 +172,14 @@ class ConstraintCompiler:
             if constraint.backend != AUTO or not relaxed:
                 raise Refused(_cannot(constraint, str(error), relaxed)) from None
         else:
-            return part, False
+            return part, _NAMES, False
         if fault := validation.check_fault(known):
             raise Refused(f"{constraint.field}: {fault}.")
         part = Part("guidance", "json-lenient", json.dumps(known))
         self._compile_part(part)  # which follows all references
-        return (part if own is None else Part("guidance", "lark", own.lark)), True
+        if own is None:
+            return part, _NAMES, True
+        return Part("guidance", "lark", own.lark), _members(own.places), True
 
     def _own_json(self, constraint: Constraint, schema: Schema) -> Part:
         """What the named library makes of the schema."""
@@ -228,19 +235,39 @@ class ConstraintCompiler:
         return replace(part, artifact=str(path), artifact_bytes=size)
 
     def _from_parts(
-        self, parts: Sequence[Part], backend: str, whitespace: Whitespace | None
+        self,
+        parts: Sequence[Part],
+        backend: str,
+        whitespace: Whitespace | None,
+        members: Members | None = None,
     ) -> Compiled:
         """These parts, each compiled, and together able to begin a text.
 
         Raises:
             ValueError: a library cannot do its part.
         """
-        program = Program(tuple(parts), whitespace)
+        program = Program(tuple(parts), whitespace, members)
         guide = self._libraries.guide(program, [self._compile_part(part) for part in parts])
         guide.fill(np.zeros(self._libraries.vocabulary.words, np.int32))
         if guide.failure is not None:
             raise ValueError("no text satisfies it")
         return Compiled(program, backend)
+
+
+def _members(places: Sequence[Place]) -> Members:
+    shapes = (
+        Shape(
+            members=tuple(place.members.items()),
+            others=place.others,
+            items=place.items,
+            unique=place.unique,
+            containers=place.containers,
+            bounded_names=place.bounded_names,
+            bounded_items=place.bounded_items,
+        )
+        for place in places
+    )
+    return Members(tuple(shapes))
 
 
 def _regex_parts(backend: str, node: Node) -> list[Part]:

@@ -74,6 +74,7 @@ class ProgramLoader:
             if self._libraries is None:
                 self._libraries = Libraries(self._read_vocabulary())
                 self._libraries.whitespace_runs(DEFAULT).warm()
+                self._libraries.member_tokens.warm()
             self._libraries.backend(library)
             return self._libraries
 

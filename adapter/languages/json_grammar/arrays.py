@@ -5,13 +5,10 @@ from adapter.languages.json_grammar.items import Counted, State, item_at
 from adapter.languages.json_grammar.rules import Rules
 from adapter.languages.json_grammar.values import Values
 from adapter.languages.normal_form.forms import Array
-from adapter.languages.normal_form.normalise import Normaliser
 from adapter.languages.regex.write import quantifier
 
 
-def array_rules(
-    array: Array | Counted, values: Values, rules: Rules, normaliser: Normaliser
-) -> str:
+def array_rules(array: Array | Counted, values: Values, rules: Rules) -> str:
     """The name of the rule of an array that there is."""
     if isinstance(array, Counted):
         return _counted(array.within(values.ends), rules)
@@ -19,7 +16,6 @@ def array_rules(
         distinct = values.distinct(array)
         if distinct is not None:
             return _distinct(distinct, array, rules)
-        normaliser.complete = False
     name = rules.new()
     rules.add(name, [f'"[" {_items(array, values, rules)} "]"'])
     return name

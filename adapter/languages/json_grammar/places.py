@@ -47,8 +47,8 @@ class Places:
 
     @property
     def matter(self) -> bool:
-        """Whether there is an array whose items differ."""
-        return any(place.unique for place in self.found)
+        """Whether there is an array whose items differ, or so few names that all may be used up."""
+        return any(place.unique or place.bounded_names for place in self.found)
 
     def _place(self, conditions: Iterable[Conditions]) -> int | None:
         at = frozenset(each for each in conditions if self._values.ends(each))
@@ -88,8 +88,8 @@ class Places:
                 items |= {item for moves in one.moves.values() for item, _ in moves}
             else:
                 items |= {*one.prefix, *(() if one.rest is None else (one.rest,))}
-        wanted = [one for one in arrays if one.unique]
-        place.unique = bool(wanted) and len(wanted) == len(found)
+        wanted = [one for one in arrays if one.unique and self._values.distinct(one) is None]
+        place.unique = bool(wanted) and all(isinstance(one, Array) and one.unique for one in found)
         place.items = self._place(items)
         if wanted:
             self._look_at_items(place, items)

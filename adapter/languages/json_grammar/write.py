@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.json_grammar.arrays import array_rules
 from adapter.languages.json_grammar.objects import object_rules
+from adapter.languages.json_grammar.places import Place, Places
 from adapter.languages.json_grammar.rules import Rules
 from adapter.languages.json_grammar.values import Values
 from adapter.languages.json_schema.numbers import Numbers
@@ -37,6 +38,8 @@ class Held:
     lark: str
     complete: bool
     """Whether it allows no text that the schema forbids; else the finished one is to be checked."""
+    places: tuple[Place, ...] = ()
+    """Where items have to differ, which the grammar does not hold; none where nowhere."""
 
 
 def held(schema: Schema) -> Held:
@@ -76,7 +79,10 @@ class _Writer:
         text = self._rules.text()
         if len(text) > _MOST_TEXT:
             raise BudgetExceededError
-        return Held(text, self._normaliser.complete)
+        places = Places(self._values, self._root)
+        if not places.matter and places.exact:
+            return Held(text, self._normaliser.complete)
+        return Held(text, self._normaliser.complete and places.exact, tuple(places.found))
 
     def _alternatives(self, conditions: Conditions) -> Iterator[str]:
         if conditions == ANYTHING:
@@ -87,7 +93,7 @@ class _Writer:
         if value.text is not None:
             yield self._rules.terminal(to_lark_terminal(value.text))
         for array in filter(self._values.is_array, value.arrays):
-            yield array_rules(array, self._values, self._rules, self._normaliser)
+            yield array_rules(array, self._values, self._rules)
         for members in filter(self._values.is_object, value.objects):
             yield object_rules(members, self._values, self._rules)
 
