@@ -96,7 +96,7 @@ class Judge:
         except ApiError as error:
             outcome.verdict = "refused"
             outcome.reason = error.message
-            outcome.unsatisfiable = UNSATISFIABLE in error.message
+            outcome.unsatisfiable = any(words in error.message for words in UNSATISFIABLE)
             outcome.too_slow = error.code == "constraint_timeout"
             outcome.crashed = error.code == "invalid_value"
             return None
@@ -127,7 +127,7 @@ class Judge:
         )
 
 
-UNSATISFIABLE = "JSON text satisfies it"
+UNSATISFIABLE = ("JSON text satisfies it", "Unsatisfiable schema")
 """In the refusal of a schema that has no value: where no instance is valid, that is exact."""
 
 

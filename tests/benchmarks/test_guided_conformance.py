@@ -213,9 +213,9 @@ def test_a_walk_sees_a_mask_that_promises_too_much() -> None:
     ("text", "place"),
     [
         (b"[1, ", Place()),
-        (b'["a', Place(in_string=True)),
-        (b'["a\\', Place(in_string=True, escaped=True)),
-        (b'["a\\"', Place(in_string=True)),
+        (b'["a', Place(in_string=True, begun=b"a")),
+        (b'["a\\', Place(in_string=True, escaped=True, begun=b"a\\")),
+        (b'["a\\"', Place(in_string=True, begun=b'a\\"')),
         (b'["a\\\\"', Place()),
     ],
 )

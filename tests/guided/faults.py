@@ -142,7 +142,7 @@ FAULTS = [
         "`uniqueItems` is ignored",
         {"type": "array", "items": {"type": "integer"}, "uniqueItems": True},
         "[1,1]",
-        "refused",
+        "held by the guard",
     ),
     Fault(
         "lm-format-enforcer",

@@ -16,6 +16,7 @@ from adapter.guided.members import MemberMatcher
 from adapter.guided.program import Members, Part, Program
 from adapter.guided.vocabulary import Vocabulary
 from adapter.guided.whitespace import DEFAULT
+from adapter.json_language.grammar.write import held
 from tests.guided.texts import VOCABULARY as PLAIN
 
 # Tokens in which names end, begin and follow each other.
@@ -70,7 +71,7 @@ def own() -> Libraries:
 
 
 def program(schema: Any, *, few: bool = False) -> Program:
-    part = Part("guidance", "json", json.dumps(schema))
+    part = Part("guidance", "lark", held(schema).lark)
     return Program((part,), DEFAULT, Members(bounded_names=few))
 
 

@@ -34,9 +34,9 @@ from adapter.guided.constraint import (
 )
 from adapter.guided.program import Members, Part, Program, Shape, Whitespace
 from adapter.guided.whitespace import DEFAULT
+from adapter.json_language.grammar.places import Place
+from adapter.json_language.grammar.write import TooLargeError, held
 from adapter.languages.grammar.write import as_ebnf, as_lark
-from adapter.languages.json_grammar.places import Place
-from adapter.languages.json_grammar.write import TooLargeError, held
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.choices import choices
@@ -156,13 +156,18 @@ class ConstraintCompiler:
         known: the schema as llguidance's own reader is given it, which follows some references that
         the normal form does not, and takes schemas that are too large for it.
         """
+        part = Part("guidance", "json", json.dumps(known))
         try:
             own = held(schema)
         except TooLargeError:
             own = None
+        except SchemaError:
+            if fault := validation.schema_fault(schema):
+                raise Refused(f"{constraint.field} is not a JSON schema: {_line(fault)}.") from None
+            self._compile_part(part)  # llguidance may know a closer reason
+            raise
         if own is not None and own.complete:
             return Part("guidance", "lark", own.lark), _members(own.places), False
-        part = Part("guidance", "json", json.dumps(known))
         try:
             self._compile_part(part)
             check_names_are_counted(schema)

@@ -231,7 +231,12 @@ def test_a_fitting_document_is_allowed(schema: Any, documents: list[Any]) -> Non
 WALKED = [
     *(schema for schema, _ in FITTING),
     *SCHEMAS.values(),
-    *(fault.schema for fault in FAULTS if fault.outcome != "refused"),
+    # Of keywords that llguidance's own reader of schemas, the guard here, knows.
+    *(
+        fault.schema
+        for fault in FAULTS
+        if fault.outcome != "refused" and not fault.schema.keys() & {"not", "uniqueItems"}
+    ),
 ]
 # Ends, closers, digits and letters that words are made of: the likeliest, or seldom or never.
 LIKED = (b'"}]', b"", b'{[ \n:,"', b"0123456789.eE-+", b"\\u\xc3\xa9")

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from adapter.json_language.grammar.conditions import TRUE, Tally, any_of, both, when
+from adapter.json_language.grammar.members import Member, Members, Others
+from adapter.json_language.grammar.rules import Rules
+from adapter.json_language.grammar.values import Values
+from adapter.json_language.normal_form.forms import Conditions
 from adapter.languages.budget import BudgetExceededError
-from adapter.languages.json_grammar.conditions import TRUE, Tally, any_of, both, when
-from adapter.languages.json_grammar.members import Member, Members, Others
-from adapter.languages.json_grammar.rules import Rules
-from adapter.languages.json_grammar.values import Values
-from adapter.languages.normal_form.forms import Conditions
 from adapter.languages.regex.json_text import json_string
 from adapter.languages.regex.write import to_lark_terminal
 

@@ -12,10 +12,8 @@ from functools import reduce
 from itertools import combinations
 from typing import Any
 
-from adapter.languages.budget import Budget, BudgetExceededError
-from adapter.languages.json_schema.schema import Schema, SchemaError
-from adapter.languages.normal_form import items, members, scalars
-from adapter.languages.normal_form.forms import (
+from adapter.json_language.normal_form import items, members, scalars
+from adapter.json_language.normal_form.forms import (
     ANY,
     NOTHING,
     Array,
@@ -27,8 +25,10 @@ from adapter.languages.normal_form.forms import (
     absorbed,
     unnoted,
 )
-from adapter.languages.normal_form.names import ALL_NAMES, Listed, has, other
-from adapter.languages.normal_form.schemas import NotHeldError, Schemas
+from adapter.json_language.normal_form.names import ALL_NAMES, Listed, has, other
+from adapter.json_language.normal_form.schemas import NotHeldError, Schemas
+from adapter.languages.budget import Budget, BudgetExceededError
+from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.language import Language
 from adapter.languages.regex.tree import PatternError
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 
-from adapter.languages.budget import Budget, BudgetExceededError
-from adapter.languages.normal_form.forms import Condition, Conditions, Object, Witness
-from adapter.languages.normal_form.names import (
+from adapter.json_language.normal_form.forms import Condition, Conditions, Object, Witness
+from adapter.json_language.normal_form.names import (
     Listed,
     Matching,
     has,
@@ -15,6 +14,7 @@ from adapter.languages.normal_form.names import (
     patterns,
     region_tree,
 )
+from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.regex.language import Language
 from adapter.languages.regex.tree import Node
 

@@ -8,16 +8,16 @@ of unbounded sets, is held beside the grammar.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from adapter.json_language.grammar.arrays import array_rules
+from adapter.json_language.grammar.objects import object_rules
+from adapter.json_language.grammar.places import Place, Places
+from adapter.json_language.grammar.rules import Rules
+from adapter.json_language.grammar.values import Values
+from adapter.json_language.normal_form.forms import ANYTHING, Conditions, Form
+from adapter.json_language.normal_form.normalise import Normaliser
 from adapter.languages.budget import Budget, BudgetExceededError
-from adapter.languages.json_grammar.arrays import array_rules
-from adapter.languages.json_grammar.objects import object_rules
-from adapter.languages.json_grammar.places import Place, Places
-from adapter.languages.json_grammar.rules import Rules
-from adapter.languages.json_grammar.values import Values
 from adapter.languages.json_schema.numbers import Numbers
 from adapter.languages.json_schema.schema import Schema, SchemaError
-from adapter.languages.normal_form.forms import ANYTHING, Conditions, Form
-from adapter.languages.normal_form.normalise import Normaliser
 from adapter.languages.regex.json_text import json_string
 from adapter.languages.regex.tree import ANY_TEXT, choice
 from adapter.languages.regex.write import to_lark_terminal

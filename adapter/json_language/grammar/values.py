@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
+from adapter.json_language.grammar.items import Counted, counted, item_at
+from adapter.json_language.grammar.members import Members, resolved
+from adapter.json_language.normal_form.forms import ANYTHING, Array, Conditions, Form
+from adapter.json_language.normal_form.normalise import Normaliser
 from adapter.languages.budget import Budget, BudgetExceededError
-from adapter.languages.json_grammar.items import Counted, counted, item_at
-from adapter.languages.json_grammar.members import Members, resolved
 from adapter.languages.json_schema.numbers import number_text
-from adapter.languages.normal_form.forms import ANYTHING, Array, Conditions, Form
-from adapter.languages.normal_form.normalise import Normaliser
 from adapter.languages.regex.choices import choices
 from adapter.languages.regex.json_text import json_string
 from adapter.languages.regex.language import Language

@@ -6,11 +6,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any
 
-from adapter.languages.characters import TEXT
-from adapter.languages.json_schema.formats import format_tree
-from adapter.languages.json_schema.numbers import Numbers
-from adapter.languages.json_schema.schema import SchemaError
-from adapter.languages.normal_form.forms import (
+from adapter.json_language.normal_form.forms import (
     ANY,
     BOTH,
     NOTHING,
@@ -22,8 +18,12 @@ from adapter.languages.normal_form.forms import (
     Witness,
     without,
 )
-from adapter.languages.normal_form.names import listed, other
-from adapter.languages.normal_form.schemas import NotHeldError, Schemas
+from adapter.json_language.normal_form.names import listed, other
+from adapter.json_language.normal_form.schemas import NotHeldError, Schemas
+from adapter.languages.characters import TEXT
+from adapter.languages.json_schema.formats import format_tree
+from adapter.languages.json_schema.numbers import Numbers
+from adapter.languages.json_schema.schema import SchemaError
 from adapter.languages.regex.choices import choices
 from adapter.languages.regex.search import search_tree
 from adapter.languages.regex.tree import Node, counted, negation

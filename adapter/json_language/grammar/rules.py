@@ -2,7 +2,7 @@
 
 import json
 
-from adapter.languages.normal_form.forms import Conditions
+from adapter.json_language.normal_form.forms import Conditions
 
 # As llguidance's own JSON has it, so that its lexers become one.
 _BLANKS = r"[\x20\x0A\x0D\x09]+"

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from adapter.languages.json_schema.schema import SchemaError
-from adapter.languages.normal_form.forms import (
+from adapter.json_language.normal_form.forms import (
     ANY,
     ANYTHING,
     NOTHING,
@@ -15,7 +14,7 @@ from adapter.languages.normal_form.forms import (
     Witness,
     without,
 )
-from adapter.languages.normal_form.names import (
+from adapter.json_language.normal_form.names import (
     ALL_NAMES,
     NO_NAMES,
     Matching,
@@ -24,8 +23,9 @@ from adapter.languages.normal_form.names import (
     listed,
     other,
 )
-from adapter.languages.normal_form.scalars import Keywords, count_of
-from adapter.languages.normal_form.schemas import NotHeldError, Schemas
+from adapter.json_language.normal_form.scalars import Keywords, count_of
+from adapter.json_language.normal_form.schemas import NotHeldError, Schemas
+from adapter.languages.json_schema.schema import SchemaError
 from adapter.languages.regex.search import search_tree
 from adapter.languages.regex.tree import choice
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TypeAlias
 
+from adapter.json_language.normal_form.forms import Array, Conditions, Count
 from adapter.languages.budget import BudgetExceededError
-from adapter.languages.normal_form.forms import Array, Conditions, Count
 
 _MOST_STATES = 600
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TypeAlias, TypeVar
 
+from adapter.json_language.normal_form.names import NO_NAMES, Names, either, listed
 from adapter.languages.json_schema.numbers import Numbers
-from adapter.languages.normal_form.names import NO_NAMES, Names, either, listed
 from adapter.languages.regex.tree import ANY_TEXT, Node, every
 
 Condition: TypeAlias = tuple[int, bool]

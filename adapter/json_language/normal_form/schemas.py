@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from adapter.json_language.normal_form.forms import ANYTHING, Conditions
 from adapter.languages.json_schema.references import is_local, resolve
 from adapter.languages.json_schema.schema import Schema, SchemaError, walk
-from adapter.languages.normal_form.forms import ANYTHING, Conditions
 
 _NOTES = frozenset(
     (

@@ -1,10 +1,10 @@
 """Alternatives of arrays as rules."""
 
-from adapter.languages.json_grammar.conditions import TRUE, when
-from adapter.languages.json_grammar.items import Counted, State, item_at
-from adapter.languages.json_grammar.rules import Rules
-from adapter.languages.json_grammar.values import Values
-from adapter.languages.normal_form.forms import Array
+from adapter.json_language.grammar.conditions import TRUE, when
+from adapter.json_language.grammar.items import Counted, State, item_at
+from adapter.json_language.grammar.rules import Rules
+from adapter.json_language.grammar.values import Values
+from adapter.json_language.normal_form.forms import Array
 from adapter.languages.regex.write import quantifier
 
 

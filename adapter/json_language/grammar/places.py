@@ -7,9 +7,9 @@ them, are told apart here, merged over all alternatives, for a state beside the 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from adapter.languages.json_grammar.items import Counted
-from adapter.languages.json_grammar.values import Value, Values
-from adapter.languages.normal_form.forms import ANYTHING, Array, Conditions
+from adapter.json_language.grammar.items import Counted
+from adapter.json_language.grammar.values import Value, Values
+from adapter.json_language.normal_form.forms import ANYTHING, Array, Conditions
 from adapter.languages.regex.language import is_finite
 
 _MOST_PLACES = 500

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from adapter.languages.json_schema.schema import SchemaError
-from adapter.languages.normal_form.forms import (
+from adapter.json_language.normal_form.forms import (
     ANY,
     ANYTHING,
     NOTHING,
@@ -14,8 +13,9 @@ from adapter.languages.normal_form.forms import (
     Count,
     Form,
 )
-from adapter.languages.normal_form.scalars import Keywords, count_of, item_at
-from adapter.languages.normal_form.schemas import NotHeldError, Schemas
+from adapter.json_language.normal_form.scalars import Keywords, count_of, item_at
+from adapter.json_language.normal_form.schemas import NotHeldError, Schemas
+from adapter.languages.json_schema.schema import SchemaError
 
 ITEMS = ("prefixItems", "items", "additionalItems")
 
