@@ -177,6 +177,18 @@ class Recipe(BaseModel):
 _COUNTRIES = [f"{first}{second}" for first in "ABCDEFGHIJKLMNOP" for second in "ABDEGHIKLMNORSTUZ"]
 
 
+ANY_DECIMAL = r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"
+DECIMAL_8_2 = r"^(?!^[-+.]*$)[+-]?0*(?:\d{0,6}|(?=[\d.]{1,9}0*$)\d{0,6}\.\d{0,2}0*$)"
+
+
+def _decimal(model: type[BaseModel], name: str, pattern: str) -> dict[str, Any]:
+    """With the pattern that most versions of pydantic print beside a Decimal."""
+    schema: dict[str, Any] = model.model_json_schema()
+    (text,) = [each for each in schema["properties"][name]["anyOf"] if each["type"] == "string"]
+    text["pattern"] = pattern
+    return schema
+
+
 def _chain(length: int) -> dict[str, Any]:
     """What pydantic prints of models each of which may hold the next one.
 
@@ -213,10 +225,21 @@ def _schema(of: Any) -> dict[str, Any]:
 
 def shapes() -> list[Shape]:
     """All of them."""
-    country = create_model("Country", code=(Literal[tuple(_COUNTRIES)], ...))
+    codes: Any = Literal[tuple(_COUNTRIES)]
+    country = create_model("Country", code=(codes, ...))
     return [
-        Shape("pydantic: Decimal", "An apple costs, as JSON:", _schema(Price), ("pattern",)),
-        Shape("pydantic: Decimal, digits", "12.50 euros:", _schema(Payment), ("pattern",)),
+        Shape(
+            "pydantic: Decimal",
+            "An apple costs, as JSON:",
+            _decimal(Price, "price", ANY_DECIMAL),
+            ("pattern",),
+        ),
+        Shape(
+            "pydantic: Decimal, digits",
+            "12.50 euros:",
+            _decimal(Payment, "amount", DECIMAL_8_2),
+            ("pattern",),
+        ),
         Shape("pydantic: dates", "The next concert as JSON:", _schema(Event), ("format",)),
         Shape("pydantic: UUID", "A new account as JSON:", _schema(Account), ("format",)),
         Shape("pydantic: discriminated union", "Ann has a cat with nine lives:", _schema(Owner)),

@@ -40,10 +40,12 @@ from adapter.languages.grammar.write import as_ebnf, as_lark
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.choices import choices
+from adapter.languages.regex.language import is_empty
 from adapter.languages.regex.parse import parse
+from adapter.languages.regex.search import match_tree
 from adapter.languages.regex.tree import Node, PatternError
 from adapter.languages.regex.whitespace import json_whitespace, whitespace_automaton
-from adapter.languages.regex.write import to_ebnf, to_python, to_rust
+from adapter.languages.regex.write import to_ebnf, to_lark_terminal, to_python, to_rust
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,8 @@ class ConstraintCompiler:
             return self._first(constraint, _grammar_parts(constraint))
         if constraint.kind is Kind.CHOICE:
             node = choices(json.loads(constraint.text))
-        else:
-            node = parse(constraint.text)
-        return self._first(constraint, _regex_parts(constraint.backend, node))
+            return self._first(constraint, _regex_parts(constraint.backend, node))
+        return self._first(constraint, _pattern_parts(constraint))
 
     # --- JSON
 
@@ -273,6 +274,19 @@ def _members(places: Sequence[Place]) -> Members:
         for place in places
     )
     return Members(tuple(shapes))
+
+
+def _pattern_parts(constraint: Constraint) -> list[Part]:
+    """Of what only llguidance can hold, its grammar."""
+    try:
+        return _regex_parts(constraint.backend, parse(constraint.text))
+    except PatternError:
+        if constraint.backend not in (AUTO, GUIDANCE):
+            raise
+        tree = match_tree(constraint.text)
+        if is_empty(tree):
+            raise
+    return [Part("guidance", "lark", f"start: T\nT: {to_lark_terminal(tree)}\n")]
 
 
 def _regex_parts(backend: str, node: Node) -> list[Part]:

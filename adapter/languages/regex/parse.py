@@ -130,23 +130,23 @@ def tree(items: Any, place: Where) -> Node:
     """A list of items, one after the other."""
     if place.depth > MAX_DEPTH:
         raise PatternError(_TOO_DEEP)
-    wide = [index for index in range(len(items)) if _is_wide(items[index : index + 1])]
+    wide = [index for index in range(len(items)) if is_wide(items[index : index + 1])]
     first, last = (wide[0], wide[-1]) if wide else (len(items), -1)
     return sequence(
         [
-            _item(op, value, place.inside(index <= first, index >= last))
+            item(op, value, place.inside(index <= first, index >= last))
             for index, (op, value) in enumerate(items.data)
         ]
     )
 
 
-def _is_wide(items: Any) -> bool:
+def is_wide(items: Any) -> bool:
     """Whether they can match more than the empty text."""
     _, longest = items.getwidth()
     return bool(longest)
 
 
-def _item(op: Any, value: Any, place: Where) -> Node:
+def item(op: Any, value: Any, place: Where) -> Node:
     if op in _UNSUPPORTED:
         raise PatternError(_UNSUPPORTED[op])
     return _READERS[op](value, place)
@@ -176,7 +176,7 @@ def _read_group(value: tuple[Any, int, int, Any], place: Where) -> Node:
 def _read_repeat(value: tuple[int, int, Any], place: Where) -> Node:
     low, high, items = value
     # Of more than one round, one is not the first and one not the last.
-    once = high <= 1 or not _is_wide(items)
+    once = high <= 1 or not is_wide(items)
     node = tree(items, place.inside(once, once))
     return repeat(node, int(low), None if high == code.MAXREPEAT else int(high))
 

@@ -1,41 +1,109 @@
-"""Patterns as JSON Schema reads them: found anywhere in a string."""
+"""Patterns with look-ahead and anchors anywhere, as trees: of texts found in, or matched whole.
 
+What may follow an item is known when the item is read: so `A(?=B)C` is A, then what both B with any
+text behind it and C match, and `$` is the empty text there.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 from adapter.languages.budget import Budget, BudgetExceededError
+from adapter.languages.characters import TEXT
 from adapter.languages.regex import parse
 from adapter.languages.regex.classes import code
-from adapter.languages.regex.tree import ANY_TEXT, Node, PatternError, choice, sequence
+from adapter.languages.regex.parse import Where
+from adapter.languages.regex.tree import (
+    ANY_TEXT,
+    EMPTY,
+    NOTHING,
+    Chars,
+    Node,
+    PatternError,
+    choice,
+    every,
+    negation,
+    repeat,
+    sequence,
+)
 
 
 def search_tree(pattern: str) -> Node:
     """The texts in which a pattern is found, as re.search finds it.
 
     Raises:
-        PatternError: as `parse` does; also where an anchor stands in one part of a group alone.
+        PatternError: as `parse` does; look-ahead and anchors are supported outside of repeats.
     """
+    return _read(pattern, _found)
+
+
+def match_tree(pattern: str) -> Node:
+    """The texts that a pattern matches as a whole, as re.fullmatch does.
+
+    Raises:
+        PatternError: as `search_tree`.
+    """
+    return _read(pattern, lambda items, where: _behind(items, where, EMPTY))
+
+
+def _read(pattern: str, tree: Callable[[Any, Where], Node]) -> Node:
     try:
         items = parse.parsed(pattern)
         flags = parse.known_flags(items.state.flags)
-        return parse.bounded(choice([_found(part, flags) for part in _parts(items)]))
+        where = Where(flags, True, False, 0, Budget(parse.MAX_RANGES))
+        return parse.bounded(tree(items, where))
     except RecursionError:
         raise PatternError("it is nested too deeply") from None
     except BudgetExceededError:
         raise PatternError("its character classes are too large together") from None
 
 
-def _parts(items: Any) -> list[Any]:
-    """The alternatives of a whole pattern."""
-    if len(items) == 1 and items.data[0][0] is code.BRANCH:
-        parts: list[Any] = items.data[0][1][1]
-        return parts
-    return [items]
+def _found(items: Any, where: Where) -> Node:
+    """At the start of a text, or behind some of it."""
+    first = _behind(items, where, ANY_TEXT)
+    later = _behind(items, where.inside(first=False, last=False), ANY_TEXT)
+    if first == later:
+        return sequence([ANY_TEXT, first])
+    return _either([first, _joined(repeat(Chars(TEXT), 1, None), later)])
 
 
-def _found(items: Any, flags: int) -> Node:
-    """An alternative, with any text where it has no anchor."""
-    data = items.data
-    starts = bool(data) and data[0][0] is code.AT and data[0][1] in parse.STARTS
-    ends = bool(data) and data[-1][0] is code.AT and data[-1][1] in parse.ENDS
-    inner = parse.tree(items, parse.Where(flags, starts, ends, 0, Budget(parse.MAX_RANGES)))
-    return sequence([*([] if starts else [ANY_TEXT]), inner, *([] if ends else [ANY_TEXT])])
+def _behind(items: Any, where: Where, rest: Node) -> Node:
+    """Some items and what may follow them."""
+    if where.depth > parse.MAX_DEPTH:
+        raise PatternError("it is nested too deeply")
+    wide = [index for index in range(len(items)) if parse.is_wide(items[index : index + 1])]
+    first = wide[0] if wide else len(items)
+    for index in reversed(range(len(items))):
+        op, value = items.data[index]
+        rest = _item(op, value, where.inside(first=index <= first, last=False), rest)
+    return rest
+
+
+def _item(op: Any, value: Any, where: Where, rest: Node) -> Node:
+    """An item and what may follow it."""
+    if op is code.AT and value in parse.STARTS:
+        return rest if where.at_start else NOTHING
+    if op is code.AT and value in parse.ENDS:
+        return every([EMPTY, rest])
+    if op is code.BRANCH:
+        return _either([_behind(option, where, rest) for option in value[1]])
+    if op is code.SUBPATTERN:
+        _, add, remove, items = value
+        return _behind(items, where.with_flags(add, remove), rest)
+    if op in (code.ASSERT, code.ASSERT_NOT):
+        direction, items = value
+        if direction < 0:
+            raise PatternError("look-behind assertions are not supported")
+        ahead = _behind(items, where, ANY_TEXT)
+        return every([rest, ahead if op is code.ASSERT else negation(ahead)])
+    # The place is of one round, so that an anchor inside is refused.
+    node = parse.item(op, value, Where(where.flags, False, False, where.depth, where.budget))
+    return _joined(node, rest)
+
+
+def _joined(node: Node, rest: Node) -> Node:
+    return NOTHING if rest == NOTHING else sequence([node, rest])
+
+
+def _either(options: list[Node]) -> Node:
+    some = [option for option in options if option != NOTHING]
+    return choice(some) if some else NOTHING
