@@ -365,7 +365,7 @@ def test_blanks_end_by_themselves(server: Server, model_folder: Path, blank: str
 DISTINCT = by_schema(
     {
         "type": "array",
-        "items": {"enum": [1, 2]},
+        "items": {"type": "array", "items": {"enum": [1, 2]}, "minItems": 1, "maxItems": 1},
         "minItems": 2,
         "maxItems": 2,
         "uniqueItems": True,
