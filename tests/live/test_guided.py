@@ -316,7 +316,7 @@ def test_long_prompts(server: Server) -> None:
 def test_whitespace_pattern(server: Server, pattern: str) -> None:
     """Every run of blanks outside of strings is what the pattern says, on every backend."""
     asked = by_schema(NESTED)
-    fields: dict[str, Any] = {**asked.fields, "prompt": "Record:", "max_tokens": 40}
+    fields: dict[str, Any] = {**asked.fields, "prompt": "Record:", "max_tokens": 120}
     fields["guided_whitespace_pattern"] = pattern
 
     def call(name: str) -> None:
