@@ -1,109 +1,100 @@
-"""Patterns with look-ahead and anchors anywhere, as trees: of texts found in, or matched whole.
+"""Patterns as JSON Schema has them: found anywhere in a text, in the dialect of ECMA 262.
 
-What may follow an item is known when the item is read: so `A(?=B)C` is A, then what both B with any
-text behind it and C match, and `$` is the empty text there.
+Where that and Python's differ, a text has to satisfy both.
 """
 
-from collections.abc import Callable
-from typing import Any
+import re
+import unicodedata
+from functools import cache
+from itertools import groupby
 
-from adapter.languages.budget import Budget, BudgetExceededError
-from adapter.languages.characters import TEXT
-from adapter.languages.regex import parse
-from adapter.languages.regex.classes import code
-from adapter.languages.regex.parse import Where
-from adapter.languages.regex.tree import (
-    ANY_TEXT,
-    EMPTY,
-    NOTHING,
-    Chars,
-    Node,
-    PatternError,
-    choice,
-    every,
-    negation,
-    repeat,
-    sequence,
-)
+from adapter.languages.characters import Ranges, complement, union
+from adapter.languages.escapes import bracketed, python_escape
+from adapter.languages.regex.items import Item, series
+from adapter.languages.regex.parse import read
+from adapter.languages.regex.tree import ANY_TEXT, Node, PatternError
 
 
 def search_tree(pattern: str) -> Node:
     """The texts in which a pattern is found, as re.search finds it.
 
-    Raises:
-        PatternError: as `parse` does; look-ahead and anchors are supported outside of repeats.
-    """
-    return _read(pattern, _found)
-
-
-def match_tree(pattern: str) -> Node:
-    """The texts that a pattern matches as a whole, as re.fullmatch does.
+    `$` is the end of the text alone, and not what is before a newline there.
 
     Raises:
-        PatternError: as `search_tree`.
+        PatternError: as `parse` does; or there is a property of characters that is no category.
     """
-    return _read(pattern, lambda items, where: _behind(items, where, EMPTY))
+    return read(_as_python(pattern), _anywhere, strict_end=True)
 
 
-def _read(pattern: str, tree: Callable[[Any, Where], Node]) -> Node:
-    try:
-        items = parse.parsed(pattern)
-        flags = parse.known_flags(items.state.flags)
-        where = Where(flags, True, False, 0, Budget(parse.MAX_RANGES))
-        return parse.bounded(tree(items, where))
-    except RecursionError:
-        raise PatternError("it is nested too deeply") from None
-    except BudgetExceededError:
-        raise PatternError("its character classes are too large together") from None
+def _anywhere(item: Item) -> Item:
+    return series([ANY_TEXT, item, ANY_TEXT])
 
 
-def _found(items: Any, where: Where) -> Node:
-    """At the start of a text, or behind some of it."""
-    first = _behind(items, where, ANY_TEXT)
-    later = _behind(items, where.inside(first=False, last=False), ANY_TEXT)
-    if first == later:
-        return sequence([ANY_TEXT, first])
-    return _either([first, _joined(repeat(Chars(TEXT), 1, None), later)])
+# What ECMA 262 writes otherwise than Python.
+
+_OTHERWISE = re.compile(
+    r"\\(?P<negation>[pP])\{(?P<category>[^{}]*)\}"
+    r"|\\u\{(?P<point>[0-9a-fA-F]{1,6})\}"
+    r"|\\(?P<escaped>.)"
+    r"|(?P<bracket>[\[\]])"
+    r"|\(\?<(?P<name>[A-Za-z_]\w*)>",
+    re.DOTALL,
+)
 
 
-def _behind(items: Any, where: Where, rest: Node) -> Node:
-    """Some items and what may follow them."""
-    if where.depth > parse.MAX_DEPTH:
-        raise PatternError("it is nested too deeply")
-    wide = [index for index in range(len(items)) if parse.is_wide(items[index : index + 1])]
-    first = wide[0] if wide else len(items)
-    for index in reversed(range(len(items))):
-        op, value = items.data[index]
-        rest = _item(op, value, where.inside(first=index <= first, last=False), rest)
-    return rest
+def _as_python(pattern: str) -> str:
+    """As Python writes it: properties, code points in braces, and names of groups."""
+    inside = False
+
+    def written(match: re.Match[str]) -> str:
+        nonlocal inside
+        if match["category"] is not None:
+            ranges = _category(match["category"])
+            ranges = complement(ranges) if match["negation"] == "P" else ranges
+            text = bracketed(ranges, _escape)
+            return text[1:-1] if inside else text
+        if match["bracket"]:
+            inside = match["bracket"] == "["
+        if match["point"]:
+            return f"\\U{int(match['point'], 16):08x}"
+        return f"(?P<{match['name']}>" if match["name"] else match[0]
+
+    return _OTHERWISE.sub(written, pattern)
 
 
-def _item(op: Any, value: Any, where: Where, rest: Node) -> Node:
-    """An item and what may follow it."""
-    if op is code.AT and value in parse.STARTS:
-        return rest if where.at_start else NOTHING
-    if op is code.AT and value in parse.ENDS:
-        return every([EMPTY, rest])
-    if op is code.BRANCH:
-        return _either([_behind(option, where, rest) for option in value[1]])
-    if op is code.SUBPATTERN:
-        _, add, remove, items = value
-        return _behind(items, where.with_flags(add, remove), rest)
-    if op in (code.ASSERT, code.ASSERT_NOT):
-        direction, items = value
-        if direction < 0:
-            raise PatternError("look-behind assertions are not supported")
-        ahead = _behind(items, where, ANY_TEXT)
-        return every([rest, ahead if op is code.ASSERT else negation(ahead)])
-    # The place is of one round, so that an anchor inside is refused.
-    node = parse.item(op, value, Where(where.flags, False, False, where.depth, where.budget))
-    return _joined(node, rest)
+def _escape(point: int) -> str:
+    return python_escape(point) if point < 0x100 else f"\\U{point:08x}"
 
 
-def _joined(node: Node, rest: Node) -> Node:
-    return NOTHING if rest == NOTHING else sequence([node, rest])
+@cache
+def _category(name: str) -> Ranges:
+    """The characters of a general category, such as Lu, or of all that begin so, such as L."""
+    wanted = name.removeprefix("gc=").removeprefix("General_Category=")
+    wanted = _LONG_NAMES.get(wanted, wanted)
+    if not wanted or not any(each.startswith(wanted) for each in _categories()):
+        raise PatternError(f"the property \\p{{{name[:40]}}} is not supported")
+    return union(*(_categories()[each] for each in _categories() if each.startswith(wanted)))
 
 
-def _either(options: list[Node]) -> Node:
-    some = [option for option in options if option != NOTHING]
-    return choice(some) if some else NOTHING
+@cache
+def _categories() -> dict[str, Ranges]:
+    """The characters of each general category, which takes a third of a second to find."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for name, run in groupby(range(0x110000), lambda point: unicodedata.category(chr(point))):
+        points = list(run)
+        found.setdefault(name, []).append((points[0], points[-1]))
+    return {name: tuple(ranges) for name, ranges in found.items()}
+
+
+_LONG_NAMES = {
+    "Letter": "L",
+    "Lowercase_Letter": "Ll",
+    "Uppercase_Letter": "Lu",
+    "Mark": "M",
+    "Number": "N",
+    "Decimal_Number": "Nd",
+    "Punctuation": "P",
+    "Symbol": "S",
+    "Separator": "Z",
+    "Space_Separator": "Zs",
+}

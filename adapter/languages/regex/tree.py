@@ -195,6 +195,30 @@ def is_plain(node: Node) -> bool:
     return not isinstance(node, All | Not) and all(map(is_plain, children(node)))
 
 
+def plain_superset(node: Node) -> Node:
+    """What has neither, and matches all that a tree matches, and as little else as is plain."""
+    match node:
+        case Chars():
+            return node
+        case Sequence(parts):
+            return sequence(map(plain_superset, parts))
+        case Choice(options):
+            return choice(map(plain_superset, options))
+        case Repeat(inner, low, high):
+            return repeat(plain_superset(inner), low, high)
+        case All(parts):
+            return min(map(plain_superset, parts), key=_width)
+        case Not():
+            return ANY_TEXT
+
+
+def _width(node: Node) -> tuple[int, int]:
+    """How wide the classes of a tree are, and how few there are."""
+    sets = [chars.ranges for chars in classes(node)]
+    widths = [sum(high - low + 1 for low, high in ranges) for ranges in sets]
+    return max(widths, default=0), -len(sets)
+
+
 def matches_empty(node: Node) -> bool:
     """Whether the empty text matches."""
     match node:

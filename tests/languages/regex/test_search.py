@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from adapter.languages.regex.language import Language, is_empty
-from adapter.languages.regex.search import match_tree, search_tree
+from adapter.languages.regex.parse import parse
+from adapter.languages.regex.search import search_tree
 from adapter.languages.regex.tree import Node, PatternError
 
 PATTERNS = [
@@ -43,7 +44,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize(("tree", "python"), [(search_tree, re.search), (match_tree, re.fullmatch)])
+@pytest.mark.parametrize(("tree", "python"), [(search_tree, re.search), (parse, re.fullmatch)])
 def test_a_tree_is_what_python_finds(
     pattern: str, tree: Callable[[str], Node], python: Callable[[str, str], Any]
 ) -> None:
@@ -78,8 +79,39 @@ def test_patterns_that_libraries_write(pattern: str, texts: list[str]) -> None:
     assert not is_empty(search_tree(pattern))
 
 
-@pytest.mark.parametrize("pattern", [r"(a)\1", "(?:a(?=b))*", "(?<=a)b", r"\ba", "(^a)+", "("])
+@pytest.mark.parametrize("pattern", [r"(a)\1", "(?>a|ab)c", "(?:a*+b)*", r"\p{Greek}", "("])
 def test_what_is_not_read_is_refused(pattern: str) -> None:
     """In words."""
     with pytest.raises(PatternError):
         search_tree(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["a$", "^a$|b", "a(?!$)", "(?!^a$)a", "(a$)*b?", "^$"])
+def test_the_end_of_a_text_is_its_end(pattern: str) -> None:
+    """$ is not before a newline, as ECMA 262 has it, and what is found is found by Python too."""
+    language = Language(search_tree(pattern))
+    for length in range(5):
+        for text in map("".join, product("ab\n", repeat=length)):
+            ecma = re.search(pattern.replace("$", r"\Z"), text)
+            assert language.matches(text) == bool(ecma and re.search(pattern, text)), text
+
+
+DIALECT = {
+    r"^\p{Lu}\p{Ll}+$": (["Éa", "Aé"], ["éa", "AA", "A"]),
+    r"^[\p{L}\-_]+$": (["é-_a", "漢"], ["1", ""]),
+    r"^\P{L}+$": (["1-", "\u0301"], ["a1", "é"]),
+    r"^[^\p{Nd}]$": (["a"], ["1", "٣"]),
+    r"^\u{1F600}[\u{1F601}-\u{1F603}]$": (["\U0001f600\U0001f602"], ["\U0001f600"]),
+    r"^(?<year>[0-9]{4})\/(?<month>[0-9]{2})$": (["2026/12"], ["202612"]),
+    r"^\\p{1}$": ([r"\p"], [r"\pp"]),
+    r"^\w+$": (["a_1"], ["é", ""]),
+}
+
+
+@pytest.mark.parametrize("pattern", DIALECT)
+def test_ecma_s_own_forms(pattern: str) -> None:
+    """Properties of characters, code points in braces and names of groups are read."""
+    found, missed = DIALECT[pattern]
+    language = Language(search_tree(pattern))
+    assert [text for text in found if not language.matches(text)] == []
+    assert [text for text in missed if language.matches(text)] == []
