@@ -1,6 +1,7 @@
 """JSON schemas as grammars, held to jsonschema's judgement of instances."""
 
 import json
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -140,6 +141,11 @@ KINDS: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
         [{"a": [1, {"b": None}], "c": 9007199254740992}, {"a": [1, {}], "c": 9007199254740993}],
     ),
     (
+        {"items": {"enum": [1.5, 2, "a", None]}, "uniqueItems": True, "type": "array"},
+        [[1.5, 2], ["a", 1.5, None, 2]],
+        [[1.5, 1.5], [2, 1.5, 2]],
+    ),
+    (
         {"type": "integer", "multipleOf": 0.5},
         [3, -2, 0],
         [1.5, 0.5],
@@ -167,7 +173,9 @@ def test_kinds_are_held(schema: Any, good: list[Any], bad: list[Any]) -> None:
 
 
 # Where the texts of numbers, formats and patterns are narrower than a validator's, by intent.
-NARROWER = {"format", "type", "multipleOf", "vocabulary"}
+NARROWER = {"format", "multipleOf", "vocabulary"}
+WHOLE_FRACTION = re.compile(r"\d\.0\b")
+"""Integers, and numbers of a list, are written in their shortest form."""
 
 
 def test_the_suite() -> None:
@@ -192,7 +200,7 @@ def test_the_suite() -> None:
         good = []
         for test, text in zip(row["tests"], texts, strict=True):
             if test["valid"]:
-                good.append(text)
+                good += [] if WHOLE_FRACTION.search(text) else [text]
             elif not test.get("format"):
                 assert read(text) != -1, (row["id"], text)
         exact = all(read(text) == -1 for text in good)

@@ -1,7 +1,7 @@
 """JSON numbers that meet bounds, multiples and exclusions, exactly, as languages of their texts.
 
-Integers are written without a fraction and an exponent, all others without an exponent unless
-nothing is asked of them.
+Integers are written without a fraction and an exponent, a number of a list in its shortest form, all
+others without an exponent unless nothing is asked of them.
 """
 
 from collections.abc import Iterable
@@ -128,7 +128,7 @@ class Numbers:
             return sequence([_number(), repeat(_EXPONENT, 0, 1)])
         listed = self.values(_MOST_LISTED)
         if listed is not None:
-            return number_text(listed, fraction=not self.integer)
+            return number_text(listed)
         parts: list[Node] = []
         if self.minimum is not None:
             parts.append(_at_least(self.minimum, self.exclusive_minimum, bool(self.integer)))
@@ -142,7 +142,7 @@ class Numbers:
             parts.append(negation(whole))
         parts += [negation(_multiples(step, False)) for step in sorted(self.not_multiples)]
         if self.excluded:
-            parts.append(negation(number_text(sorted(self.excluded), fraction=True)))
+            parts.append(negation(number_text(sorted(self.excluded), zeros=True)))
         return every(parts)
 
 
@@ -209,26 +209,25 @@ def _text(text: str) -> Node:
     return sequence(Chars(((ord(char), ord(char)),)) for char in text)
 
 
-def number_text(values: Iterable[Decimal], *, fraction: bool = False) -> Node:
-    """Exactly these numbers; fraction: also with zeros behind, as `1.0` and `1.50`.
+def number_text(values: Iterable[Decimal], *, zeros: bool = False) -> Node:
+    """Exactly these numbers; zeros: also with zeros behind, as `1.0` and `1.50`.
 
     Raises:
         BudgetExceededError: one has too many digits.
     """
-    texts = [_spelled(value, fraction) for value in values]
+    texts = [_spelled(value, zeros) for value in values]
     return choice(texts) if texts else NOTHING
 
 
 @cache
-def _spelled(value: Decimal, fraction: bool) -> Node:
+def _spelled(value: Decimal, with_zeros: bool) -> Node:
     sign, whole, part = _parts(value)
-    if not fraction:
-        assert not part
-        return _text(sign + whole)
-    zeros = repeat(_digits(0, 0), 0, None)
+    shortest = _text(f"{sign}{whole}.{part}" if part else sign + whole)
+    if not with_zeros:
+        return shortest
     if part:
-        return sequence([_text(f"{sign}{whole}.{part}"), zeros])
-    text = sequence([_text(sign + whole), repeat(_ZEROS, 0, 1)])
+        return sequence([shortest, repeat(_digits(0, 0), 0, None)])
+    text = sequence([shortest, repeat(_ZEROS, 0, 1)])
     return sequence([repeat(_MINUS, 0, 1), text]) if value == 0 else text
 
 
