@@ -1,7 +1,7 @@
 """JSON numbers that meet bounds, multiples and exclusions, exactly, as languages of their texts.
 
-Integers are written without a fraction and an exponent, a number of a list in its shortest form, all
-others without an exponent unless nothing is asked of them.
+Integers are written without a fraction and an exponent, a number of a list in its shortest form,
+all others without an exponent unless nothing is asked of them.
 """
 
 from collections.abc import Iterable
