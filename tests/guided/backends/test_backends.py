@@ -466,3 +466,14 @@ def test_what_is_no_schema_is_refused(compiled: Compile, backend: str, schema: A
     """By its field, whichever code is the first to stumble over it."""
     with pytest.raises(Refused, match="guided_json"):
         compiled(Kind.JSON, schema, backend)
+
+
+def test_many_alternatives_may_begin_in_one_place(make: Make) -> None:
+    """Objects with many names each, told apart by one of them that may come last."""
+    names = {f"name{number}": {"type": "integer"} for number in range(60)}
+    options = [
+        {"type": "object", "properties": {**names, "kind": {"const": kind}}, "required": ["kind"]}
+        for kind in range(40)
+    ]
+    guide = make(Kind.JSON, {"oneOf": options}, "auto")()
+    assert takes(guide, ids('{"name7":1,"kind":39}'), exact=False)
