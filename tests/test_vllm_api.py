@@ -286,10 +286,10 @@ def test_engine_client_has_what_we_read() -> None:
     from adapter.vllm_api import AsyncLLM
 
     own = {"model_config", "renderer", "vllm_config"}
-    read = {"abort", "add_request", "check_admission", "errored", *own}
+    read = {"abort", "add_request", "check_admission", "errored", "output_handler", *own}
     set_at_start = set(re.findall(r"self\.(\w+)\b.*=", inspect.getsource(AsyncLLM.__init__)))
     require({*dir(AsyncLLM), *set_at_start}, read, "AsyncLLM", "engine.py")
-    assert read <= {*dir(fake_engine.FakeEngineClient), *own, "errored"}
+    assert read <= {*dir(fake_engine.FakeEngineClient), *own, "errored", "output_handler"}
     signature = inspect.signature(AsyncLLM.check_admission)
     signature.bind(None, 3)
 
