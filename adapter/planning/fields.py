@@ -93,13 +93,11 @@ FIELDS: dict[str, Field] = {
         checks.prompt_is_given,
         checks.texts_are_few,
         checks.prompt_ids_exist,
-        checks.prompt_is_without_nul,
         _plan("prompts", lambda r, _: values.prompts(r)),
     ),
     "suffix": _row(
         "honoured by models whose tokenizer has fill-in-the-middle tokens (or with "
         "`--infill-template`); refused by others, for token ids, and with `echo` plus `logprobs`",
-        checks.suffix_is_without_nul,
         checks.model_can_infill,
         checks.suffix_is_not_scored,
         checks.suffix_has_a_text,
@@ -203,7 +201,6 @@ FIELDS: dict[str, Field] = {
     ),
     "stop": _row(
         'honoured; `[]` and `""` mean none',
-        checks.stop_is_without_nul,
         _sampling("stop", lambda r, _: values.stop(r) or None),
         _beams("stop", lambda r, _: tuple(values.stop(r))),
         _answer("stop", lambda r, _: tuple(values.stop(r))),
