@@ -203,7 +203,8 @@ def beams_have_their_scores(request: CompletionV2Request, facts: ServerFacts) ->
     if not request.use_beam_search or request.max_tokens == 0 or facts.max_logprobs < 0:
         return
     width = values.texts_asked(request)
-    ends = len(values.eos_token_ids(request, facts).union(request.stop_token_ids or ()))
+    stops = values.all_stop_token_ids(request, facts)
+    ends = len(values.eos_token_ids(request, facts) | stops)
     stop = bool(values.stop(request))
     needed = entries_needed(width, ends, request.logprobs or 0, has_stop=stop)
     if facts.max_logprobs < needed:
@@ -287,7 +288,7 @@ def stop_token_ids_fit(request: CompletionV2Request, facts: ServerFacts) -> None
     """With min_tokens the workers' table holds all tokens that end a text."""
     if not facts.runner_v2 or not request.min_tokens or request.use_beam_search:
         return
-    held_back = facts.eos_token_ids.union(request.stop_token_ids or ())
+    held_back = facts.eos_token_ids | values.all_stop_token_ids(request, facts)
     if request.suffix is not None:
         held_back |= facts.infill_end_ids
     if len(held_back) > MAX_HELD_BACK:

@@ -200,7 +200,8 @@ FIELDS: dict[str, Field] = {
         _sampling("prompt_logprobs", lambda r, _: r.logprobs if r.echo else None),
     ),
     "stop": _row(
-        'honoured; `[]` and `""` mean none',
+        'honoured; `[]` and `""` mean none; one that is a special token\'s name stops at that '
+        "token, shown or not",
         _sampling("stop", lambda r, _: values.stop(r) or None),
         _beams("stop", lambda r, _: tuple(values.stop(r))),
         _answer("stop", lambda r, _: tuple(values.stop(r))),
@@ -210,7 +211,7 @@ FIELDS: dict[str, Field] = {
         checks.stop_token_ids_exist,
         checks.stop_token_ids_fit,
         _sampling("stop_token_ids", lambda r, f: values.stop_token_ids(r, f) or None),
-        _beams("stop_token_ids", lambda r, _: frozenset(r.stop_token_ids or ())),
+        _beams("stop_token_ids", values.all_stop_token_ids),
         _answer("stop_token_ids", lambda r, _: frozenset(r.stop_token_ids or ())),
     ),
     "include_stop_str_in_output": _row(
