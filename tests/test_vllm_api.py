@@ -448,6 +448,36 @@ def test_detokenizer_is_as_we_use_it() -> None:
 
 
 @needs_vllm
+def test_detokenizer_holds_back_too_much(tokenizer: Any) -> None:
+    """vLLM's own detokenizer still holds back text that cannot become a stop string.
+
+    Where this fails vLLM does without hold_back_less in adapter/vllm_patches/detokenizer.py.
+    """
+    from adapter.vllm_api import (
+        BaseIncrementalDetokenizer,
+        IncrementalDetokenizer,
+        SamplingParams,
+    )
+    from tests.tiny_tokenizer import byte_ids
+
+    used = ("stop_buffer_length", "output_text", "self.stop")
+    source = inspect.getsource(BaseIncrementalDetokenizer)
+    require([name for name in used if name in source], used, "detokenizer", "hold_back_less")
+    request = SimpleNamespace(
+        request_id="test",
+        prompt_token_ids=[5],
+        prompt_embeds=None,
+        sampling_params=SamplingParams(stop=["END OF TEXT"]),
+    )
+    detokenizer = IncrementalDetokenizer.from_new_request(tokenizer, request)
+    detokenizer.update(byte_ids(b"xyz"), stop_terminated=False)
+    method = BaseIncrementalDetokenizer.get_next_output_text
+    if getattr(method, "holds_less", False):
+        method = inspect.getclosurevars(method).nonlocals["original"]
+    assert method(detokenizer, finished=False, delta=True) == ""
+
+
+@needs_vllm
 def test_detokenizer_needs_the_repair(tokenizer: Any) -> None:
     """vLLM's own detokenizer still repeats a prompt that ends inside a character.
 

@@ -93,6 +93,13 @@ CHOICES = {
 }
 
 
+def test_choices_with_nul(make: Make, backend: str) -> None:
+    """A NUL in a choice is a character as any other, but for outlines, whose requests refuse it."""
+    texts = ["a\0b", "\0", "ab"]
+    if backend != "outlines":
+        assert language(make(Kind.CHOICE, texts, backend)()) == {text.encode() for text in texts}
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_are_exact(make: Make, backend: str, name: str) -> None:
     """A text is one of the choices, each of which can be made."""
