@@ -66,13 +66,26 @@ OTHERS: dict[str, Any] = {
     "64-bit bounds": {"type": "integer", "minimum": 2**63 - 2, "maximum": 2**64},
     "beyond 64 bits": {"type": "integer", "minimum": 10**25, "maximum": 10**25 + 7},
     "special token": {"const": "<|im_start|>"},
-    "tuple of const": {"prefixItems": [{"const": [1]}, {"const": {"a": 1}}], "items": False, "minItems": 1},
+    "tuple of const": {
+        "prefixItems": [{"const": [1]}, {"const": {"a": 1}}],
+        "items": False,
+        "minItems": 1,
+    },
     "oneOf beside properties": {
         "properties": {"action": {"type": "string"}},
         "required": ["action"],
         "oneOf": [
-            {"properties": {"action": {"const": "go"}, "place": {"enum": ["home", "shop"]}}, "required": ["place"]},
-            {"properties": {"action": {"const": "say"}, "text": {"type": "string", "maxLength": 4}}, "required": ["text"]},
+            {
+                "properties": {"action": {"const": "go"}, "place": {"enum": ["home", "shop"]}},
+                "required": ["place"],
+            },
+            {
+                "properties": {
+                    "action": {"const": "say"},
+                    "text": {"type": "string", "maxLength": 4},
+                },
+                "required": ["text"],
+            },
         ],
     },
     "multipleOf through patternProperties": {
@@ -88,14 +101,25 @@ OTHERS: dict[str, Any] = {
         "required": ["n"],
         "additionalProperties": False,
     },
-    "recursive list": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}, "maxItems": 2}]},
+    "recursive list": {
+        "anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}, "maxItems": 2}]
+    },
     "recursive not": {
         "type": "object",
-        "properties": {"v": _SMALL, "next": {"allOf": [{"$ref": "#"}, {"not": {"properties": {"v": {"const": 0}}}}]}},
+        "properties": {
+            "v": _SMALL,
+            "next": {"allOf": [{"$ref": "#"}, {"not": {"properties": {"v": {"const": 0}}}}]},
+        },
         "required": ["v"],
         "additionalProperties": False,
     },
-    "anyOf": {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 2}, {"type": "array", "items": {"type": "null"}}]},
+    "anyOf": {
+        "anyOf": [
+            {"type": "integer"},
+            {"type": "string", "maxLength": 2},
+            {"type": "array", "items": {"type": "null"}},
+        ]
+    },
     "allOf": {"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 12}, {"multipleOf": 4}]},
     "types": {"type": ["integer", "null", "boolean", "array"], "maxItems": 1},
     "date": {"type": "string", "format": "date"},
@@ -107,12 +131,22 @@ OTHERS: dict[str, Any] = {
     "ipv6": {"type": "string", "format": "ipv6"},
     "escaped names": {
         "type": "object",
-        "properties": {"a\"b": {"const": 1}, "c\\d": {"const": 2}, "e\tf": {"const": 3}, "ü": {"const": 4}},
-        "required": ["a\"b", "c\\d", "e\tf", "ü"],
+        "properties": {
+            'a"b': {"const": 1},
+            "c\\d": {"const": 2},
+            "e\tf": {"const": 3},
+            "ü": {"const": 4},
+        },
+        "required": ['a"b', "c\\d", "e\tf", "ü"],
         "additionalProperties": False,
     },
-    "unsatisfiable branch": {"anyOf": [{"type": "string", "minLength": 5, "maxLength": 2}, {"type": "integer", "minimum": 3, "maximum": 3}]},
-}  # fmt: skip
+    "unsatisfiable branch": {
+        "anyOf": [
+            {"type": "string", "minLength": 5, "maxLength": 2},
+            {"type": "integer", "minimum": 3, "maximum": 3},
+        ]
+    },
+}
 
 _TYPES = {"object": OBJECTS, "array": ARRAYS, "string": STRINGS, "number": NUMBERS}
 
@@ -147,7 +181,8 @@ GRAMMARS = (
     'root ::= stem "ed."\nstem ::= "list" | "listen"',
     'root ::= [ab]+ "b!"',
     'root ::= "<|im_start|>" [a-z]{2} "<|im_end|>"',
-    'start: KEY "=" (NUMBER | STRING)\nKEY: /[a-z]{1,4}/\nNUMBER: /[0-9]{1,3}/\nSTRING: /"[^"]{0,4}"/',
+    'start: KEY "=" (NUMBER | STRING)\nKEY: /[a-z]{1,4}/\n'
+    'NUMBER: /[0-9]{1,3}/\nSTRING: /"[^"]{0,4}"/',
     'start: expr\nexpr: term (("+" | "-") term)*\nterm: /[0-9]{1,2}/ | "(" expr ")"',
 )
 CHOICES = (

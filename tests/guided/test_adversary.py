@@ -2,20 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from decimal import Decimal, localcontext
 from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from jsonschema import ValidationError
-from jsonschema.validators import validator_for
-from jsonschema_specifications import REGISTRY
 
 from adapter.guided.backends.registry import Libraries
 from adapter.guided.compile.compiler import ConstraintCompiler, Refused
 from adapter.guided.compile.validation import check_fault
 from adapter.guided.constraint import BACKENDS, Constraint, Kind
 from benchmarks.guided_conformance.outcomes import repeats_a_name
+from benchmarks.ordinary_models.judging import fault_of
 from benchmarks.ordinary_models.shapes import all_shapes
 from benchmarks.schema_sets import SUITE, read_set
 from tests.guided.adversary import STRATEGIES, Hints, walk
@@ -127,22 +124,4 @@ def walk_all(
         if case.kind is Kind.JSON:
             assert not repeats_a_name(walked.text), (strategy, walked.text)
         if case.kind is Kind.JSON and not compiled.checked and check_fault(case.schema) is None:
-            assert fault(case.schema, walked.text) is None, (strategy, walked.text)
-
-
-def fault(schema: Any, text: bytes) -> str | None:
-    """What the jsonschema library has against a text, whose numbers are read exactly."""
-    value = json.loads(text, parse_float=_number)
-    exact = json.loads(json.dumps(schema), parse_float=Decimal)
-    try:
-        with localcontext(prec=1000):
-            validator_for(exact)(exact, registry=REGISTRY).validate(value)
-    except ValidationError as error:
-        return error.message
-    return None
-
-
-def _number(text: str) -> Decimal | float:
-    """Exactly, but where no computer has the digits."""
-    exponent = text.lower().partition("e")[2] or "0"
-    return Decimal(text) if abs(int(exponent)) < 400 else float(text)
+            assert fault_of(case.schema, walked.text.decode()) is None, (strategy, walked.text)
