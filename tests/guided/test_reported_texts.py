@@ -121,8 +121,20 @@ GRAMMARS = [
 ]
 
 CHOICES = [
-    Row("characters of several bytes", ["好的", "不行", "看看"], ["好的", "看看"], ["好", "的"], kind=Kind.CHOICE),
-    Row("special tokens' names", ["<|im_start|>", "a<|im_end|>b"], ["<|im_start|>", "a<|im_end|>b"], ["", "ab", "a"], kind=Kind.CHOICE),
+    Row(
+        "characters of several bytes",
+        ["好的", "不行", "看看"],
+        ["好的", "看看"],
+        ["好", "的"],
+        kind=Kind.CHOICE,
+    ),
+    Row(
+        "special tokens' names",
+        ["<|im_start|>", "a<|im_end|>b"],
+        ["<|im_start|>", "a<|im_end|>b"],
+        ["", "ab", "a"],
+        kind=Kind.CHOICE,
+    ),
 ]
 
 
