@@ -14,7 +14,7 @@ from adapter.guided.compile.compiler import ConstraintCompiler, Refused
 from adapter.guided.constraint import Constraint, Kind
 from adapter.guided.matcher import Guide
 from adapter.guided.vocabulary import Vocabulary
-from benchmarks.guided_conformance.judge import required_names
+from benchmarks.guided_conformance.goals import Hints
 from benchmarks.guided_conformance.walks import Draw, Drawer
 from benchmarks.ordinary_models.counts import Count
 from benchmarks.ordinary_models.judging import fault_of
@@ -76,12 +76,12 @@ class Walks:
     def _draws(
         self, make: Callable[[], Guide], schema: Any, draws: int, times: list[float]
     ) -> Iterator[Draw]:
-        names = required_names(schema)
+        hints = Hints.of(schema)
         for number in range(draws):
             dice = np.random.default_rng([self._seed, number])
             hurry = HURRY[number % len(HURRY)]
             yield self._drawer.draw(
-                make(), self._mask, times, hurry=hurry, generator=dice, names=names
+                make(), self._mask, times, hurry=hurry, generator=dice, hints=hints
             )
 
     def _base_times(self, base: Any, backend: str, draws: int) -> list[float]:

@@ -11,11 +11,12 @@ from adapter.guided.backends.registry import Libraries
 from adapter.guided.compile.compiler import ConstraintCompiler, Refused
 from adapter.guided.compile.validation import check_fault
 from adapter.guided.constraint import BACKENDS, Constraint, Kind
+from benchmarks.guided_conformance.goals import Hints
 from benchmarks.guided_conformance.outcomes import repeats_a_name
 from benchmarks.ordinary_models.judging import fault_of
 from benchmarks.ordinary_models.shapes import all_shapes
 from benchmarks.schema_sets import SUITE, read_set
-from tests.guided.adversary import STRATEGIES, Hints, walk
+from tests.guided.adversary import STRATEGIES, walk
 from tests.guided.keyword_schemas import (
     CHOICES,
     GRAMMARS,
