@@ -44,9 +44,10 @@ class CompletionV2Plugin:
         from adapter.server.routes import LLM_ENGINE_PATH, PATH, CompletionsEndpoint
         from adapter.settings import for_llm_engine
         from adapter.vllm_api import envs
-        from adapter.vllm_patches.detokenizer import repair_detokenizer
+        from adapter.vllm_patches.detokenizer import hold_back_less, repair_detokenizer
 
         repair_detokenizer()
+        hold_back_less()
         paths = {PATH: CompletionsEndpoint()}
         if for_llm_engine():
             paths[LLM_ENGINE_PATH] = CompletionsEndpoint(without_nulls=True)

@@ -34,7 +34,11 @@ from vllm.tracing import (
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.utils.torch_utils import PIN_MEMORY
 from vllm.v1.engine.async_llm import AsyncLLM
-from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer, IncrementalDetokenizer
+from vllm.v1.engine.detokenizer import (
+    BaseIncrementalDetokenizer,
+    FastIncrementalDetokenizer,
+    IncrementalDetokenizer,
+)
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.structured_output import StructuredOutputManager
 from vllm.v1.structured_output.backend_guidance import GuidanceBackend
@@ -75,6 +79,7 @@ def uses_runner_v2(vllm_config: object) -> bool:
 __all__ = [
     "PIN_MEMORY",
     "AsyncLLM",
+    "BaseIncrementalDetokenizer",
     "CachedRequestState",
     "EngineDeadError",
     "EngineFaultedError",

@@ -20,6 +20,7 @@ from benchmarks.endpoint import results as endpoint
 from benchmarks.front_end import tables as front_end
 from benchmarks.guided_conformance import results as guided_conformance
 from benchmarks.guided_serving import results as guided_serving
+from benchmarks.ordinary_models import results as ordinary_models
 from benchmarks.reporting import joint
 from benchmarks.reporting.joint import DONE, FAILED, INDEX, Benchmark, Run
 from benchmarks.reporting.result import Result
@@ -38,6 +39,7 @@ _PROGRAMS = {
     "search_agreement": (180, search_agreement.sections),
     "guided_conformance": (180, guided_conformance.sections),
     "guided_serving": (180, guided_serving.sections),
+    "ordinary_models": (120, ordinary_models.sections),
 }
 
 
@@ -88,6 +90,7 @@ def benchmarks(folder: Path, data: Path | None = None) -> list[Benchmark]:
         "front_end": ("--runs", "2"),
         "guided_conformance": with_data,
         "guided_serving": with_data,
+        "ordinary_models": ("--walk",),
     }
     found = []
     for name, (seconds, report) in _PROGRAMS.items():

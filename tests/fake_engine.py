@@ -189,6 +189,8 @@ class FakeEngineClient:
         self.model_config = FakeModelConfig(max_model_len, tokenizer.vocab_size)
         self.vllm_config = FakeVllmConfig()
         self.errored = False
+        self.output_handler: asyncio.Future[None] | None = None
+        """vLLM's task that brings the outputs; done when the engine is gone."""
         self.refusal: Exception | None = None
         """What check_admission raises."""
         self.admissions: list[int] = []

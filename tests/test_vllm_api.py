@@ -286,10 +286,10 @@ def test_engine_client_has_what_we_read() -> None:
     from adapter.vllm_api import AsyncLLM
 
     own = {"model_config", "renderer", "vllm_config"}
-    read = {"abort", "add_request", "check_admission", "errored", *own}
+    read = {"abort", "add_request", "check_admission", "errored", "output_handler", *own}
     set_at_start = set(re.findall(r"self\.(\w+)\b.*=", inspect.getsource(AsyncLLM.__init__)))
     require({*dir(AsyncLLM), *set_at_start}, read, "AsyncLLM", "engine.py")
-    assert read <= {*dir(fake_engine.FakeEngineClient), *own, "errored"}
+    assert read <= {*dir(fake_engine.FakeEngineClient), *own, "errored", "output_handler"}
     signature = inspect.signature(AsyncLLM.check_admission)
     signature.bind(None, 3)
 
@@ -445,6 +445,36 @@ def test_detokenizer_is_as_we_use_it() -> None:
         "FastIncrementalDetokenizer",
         "token_text.py (repair_detokenizer)",
     )
+
+
+@needs_vllm
+def test_detokenizer_holds_back_too_much(tokenizer: Any) -> None:
+    """vLLM's own detokenizer still holds back text that cannot become a stop string.
+
+    Where this fails vLLM does without hold_back_less in adapter/vllm_patches/detokenizer.py.
+    """
+    from adapter.vllm_api import (
+        BaseIncrementalDetokenizer,
+        IncrementalDetokenizer,
+        SamplingParams,
+    )
+    from tests.tiny_tokenizer import byte_ids
+
+    used = ("stop_buffer_length", "output_text", "self.stop")
+    source = inspect.getsource(BaseIncrementalDetokenizer)
+    require([name for name in used if name in source], used, "detokenizer", "hold_back_less")
+    request = SimpleNamespace(
+        request_id="test",
+        prompt_token_ids=[5],
+        prompt_embeds=None,
+        sampling_params=SamplingParams(stop=["END OF TEXT"]),
+    )
+    detokenizer = IncrementalDetokenizer.from_new_request(tokenizer, request)
+    detokenizer.update(byte_ids(b"xyz"), stop_terminated=False)
+    method = BaseIncrementalDetokenizer.get_next_output_text
+    if getattr(method, "holds_less", False):
+        method = inspect.getclosurevars(method).nonlocals["original"]
+    assert method(detokenizer, finished=False, delta=True) == ""
 
 
 @needs_vllm

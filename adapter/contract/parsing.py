@@ -1,6 +1,7 @@
 """How a body becomes a CompletionV2Request, or a refusal that names the field."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def _strict_json(body: bytes) -> Any:
     except UnicodeDecodeError:
         raise InvalidRequest("The body is not valid JSON: it is not UTF-8 text.") from None
     except RecursionError:
-        raise InvalidRequest("The body is not valid JSON: it is nested too deeply.") from None
+        raise _nested_too_deeply(_too_deep(body)) from None
     except json.JSONDecodeError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error}.") from None
     except ValueError:
@@ -48,10 +49,9 @@ def _strict_json(body: bytes) -> Any:
 def _refusal(error: ValidationError, body: bytes) -> InvalidRequest:
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     if faults[0]["type"] == "json_invalid":
-        try:
-            path = _lone_surrogate(_strict_json(body))
-        except RecursionError:
-            return InvalidRequest("The body is not valid JSON: it is nested too deeply.")
+        if (field := _too_deep(body)) is not None:
+            return _nested_too_deeply(field)
+        path = _lone_surrogate(_strict_json(body))
         if path is not None:
             return InvalidRequest(f"{path}: a lone surrogate is not Unicode text.", param=path)
         why = faults[0]["msg"].removeprefix("Invalid JSON: ")
@@ -64,6 +64,37 @@ def _refusal(error: ValidationError, body: bytes) -> InvalidRequest:
     if fault["type"] == "missing" and path == field:
         return InvalidRequest(f"{field} is required.", param=field, code="missing_required_field")
     return InvalidRequest(f"{path} is not valid: {field} must be {expectation(field)}.", param=path)
+
+
+def _nested_too_deeply(field: str | None) -> InvalidRequest:
+    name = field or "The body"
+    return InvalidRequest(
+        f"{name} is nested too deeply: {_DEEPEST - 1} levels can be read.", param=field or None
+    )
+
+
+def _too_deep(body: bytes) -> str | None:
+    """The field in which a body is nested deeper than can be read; "" where that is in none.
+
+    None where it is not so deep.
+    """
+    depth, key = 0, b""
+    for found in _STRUCTURE.finditer(body):
+        text, is_key = found["text"], found["colon"]
+        if text is None:
+            depth += 1 if found[0] in b"[{" else -1
+            if depth > _DEEPEST:
+                return key.decode("utf-8", "replace")[:200]
+        elif depth == 1 and is_key:
+            key = text[1:-1]
+    return None
+
+
+# Strings, each with the colon that makes it a key, and brackets.
+_STRUCTURE = re.compile(rb'(?P<text>"(?:[^"\\]|\\.)*+")(?P<colon>\s*:)?|[\[{}\]]', re.DOTALL)
+
+# Levels that pydantic-core's parser reads, the body's own among them.
+_DEEPEST = 201
 
 
 def _telling(faults: Sequence[ErrorDetails]) -> ErrorDetails:

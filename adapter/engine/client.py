@@ -234,6 +234,12 @@ class Engine:
     ) -> AsyncIterator[OutputReader]:
         """What vLLM's generate() does, for several prompts and without a task for each token."""
         reader = OutputReader(as_engine_error)
+        outputs: asyncio.Task[None] | None = None
+
+        def on_end(_: object) -> None:
+            # The engine may leave with requests still on their way to it; vLLM tells nobody.
+            reader.end(EngineDeadError())
+
         try:
             for index, (request_id, token_ids, params) in enumerate(questions):
                 try:
@@ -243,8 +249,12 @@ class Engine:
                 except Exception as error:
                     raise as_engine_error(error) from error
                 reader.add(index, collector)
+            if (outputs := self._client.output_handler) is not None:
+                outputs.add_done_callback(on_end)
             yield reader
         finally:
+            if outputs is not None:
+                outputs.remove_done_callback(on_end)
             if unfinished := reader.close():
                 await self._client.abort(unfinished, internal=True)
 

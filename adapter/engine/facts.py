@@ -47,6 +47,7 @@ def read_facts(
         guided_backend=_default_backend(client),
         guided_fault=guided_fault,
         infill=infill,
+        special_token_ids=_special_token_ids(tokenizer),
         infill_end_ids=frozenset(vocabulary[name] for name in ends if name in vocabulary),
     )
 
@@ -57,6 +58,13 @@ def _check_logprobs(config: Any) -> None:
             "/v2/completions needs log-probabilities, and --logprobs-mode gives logits: start "
             "the server with raw_logprobs or processed_logprobs"
         )
+
+
+def _special_token_ids(tokenizer: Any) -> dict[str, int]:
+    """The special tokens by their names."""
+    named = dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    return named | {str(token): token_id for token_id, token in added.items() if token.special}
 
 
 def _infill(settings: Settings, vocabulary: dict[str, int]) -> Infill | None:

@@ -52,6 +52,7 @@ class OutputReader:
         self._collectors: dict[int, Collector] = {}
         self._notified: list[_Notifier] = []
         self._unfinished: set[int] = set()
+        self._end: Exception | None = None
 
     def add(self, index: int, collector: Collector) -> None:
         """Take the updates of a prompt from its collector, which may hold some already."""
@@ -85,6 +86,8 @@ class OutputReader:
             if update.finished:
                 self._unfinished.discard(notifier.index)
             updates.append((notifier.index, update))
+        if self._end is not None and self._unfinished and not updates:
+            raise self._as_error(self._end) from self._end
         return updates
 
     async def news(self) -> Updates:
@@ -101,6 +104,12 @@ class OutputReader:
             finally:
                 self.on_news = _nobody
         return updates
+
+    def end(self, error: Exception) -> None:
+        """Nothing more will come: what is not finished ends in this error."""
+        self._end = error
+        if not self._notified:
+            self.on_news()
 
     def close(self) -> list[str]:
         """Read nothing any more; the engine's ids of the requests that are not finished."""

@@ -46,6 +46,6 @@ class Constraint:
 
 
 def holds_nul(kind: Kind, text: str) -> bool:
-    """Whether a constraint's text holds a NUL, which ends strings in the C libraries behind it."""
+    """Whether a constraint's text holds a NUL."""
     escaped = kind in (Kind.JSON, Kind.CHOICE) and _NUL_IN_JSON.search(text) is not None
     return escaped or "\0" in text

@@ -12,6 +12,8 @@ from adapter.guided.constraint import (
     BACKENDS,
     LM_FORMAT_ENFORCER,
     MAX_TEXT,
+    OUTLINES,
+    Kind,
     holds_nul,
 )
 from adapter.planning import values
@@ -56,21 +58,6 @@ def prompt_ids_exist(request: CompletionV2Request, facts: ServerFacts) -> None:
         if not isinstance(prompt, str):
             name = values.prompt_name(index, len(prompts))
             _check_ids(prompt, facts.max_prompt_token_id + 1, name)
-
-
-def prompt_is_without_nul(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """NUL ends strings in the C libraries behind tokenizers: it is never passed on."""
-    prompts = values.prompts(request)
-    for index, prompt in enumerate(prompts):
-        if isinstance(prompt, str) and "\0" in prompt:
-            name = values.prompt_name(index, len(prompts))
-            raise InvalidRequest(f"{name} {_NUL}.", param=name)
-
-
-def suffix_is_without_nul(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """As for the prompt."""
-    if "\0" in (request.suffix or ""):
-        raise InvalidRequest(f"suffix {_NUL}.", param="suffix")
 
 
 def model_can_infill(request: CompletionV2Request, facts: ServerFacts) -> None:
@@ -137,12 +124,6 @@ def repetition_penalty_is_positive(request: CompletionV2Request, facts: ServerFa
         raise InvalidRequest(
             "repetition_penalty must be greater than 0.", param="repetition_penalty"
         )
-
-
-def stop_is_without_nul(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """As for the prompt."""
-    if any("\0" in text for text in values.stop(request)):
-        raise InvalidRequest(f"stop {_NUL}.", param="stop")
 
 
 def stop_token_ids_exist(request: CompletionV2Request, facts: ServerFacts) -> None:
@@ -222,7 +203,8 @@ def beams_have_their_scores(request: CompletionV2Request, facts: ServerFacts) ->
     if not request.use_beam_search or request.max_tokens == 0 or facts.max_logprobs < 0:
         return
     width = values.texts_asked(request)
-    ends = len(values.eos_token_ids(request, facts).union(request.stop_token_ids or ()))
+    stops = values.all_stop_token_ids(request, facts)
+    ends = len(values.eos_token_ids(request, facts) | stops)
     stop = bool(values.stop(request))
     needed = entries_needed(width, ends, request.logprobs or 0, has_stop=stop)
     if facts.max_logprobs < needed:
@@ -306,7 +288,7 @@ def stop_token_ids_fit(request: CompletionV2Request, facts: ServerFacts) -> None
     """With min_tokens the workers' table holds all tokens that end a text."""
     if not facts.runner_v2 or not request.min_tokens or request.use_beam_search:
         return
-    held_back = facts.eos_token_ids.union(request.stop_token_ids or ())
+    held_back = facts.eos_token_ids | values.all_stop_token_ids(request, facts)
     if request.suffix is not None:
         held_back |= facts.infill_end_ids
     if len(held_back) > MAX_HELD_BACK:
@@ -345,7 +327,7 @@ def constraint(field: str) -> tuple[Check, ...]:
                 param=field,
             )
         if holds_nul(kind, text):
-            raise InvalidRequest(f"{field} {_NUL}.", param=field)
+            _refuse_nul(field, kind, request.guided_decoding_backend or facts.guided_backend)
 
     def is_not_over_beams(request: CompletionV2Request, facts: ServerFacts) -> None:
         if request.use_beam_search and field in values.constraints_given(request):
@@ -362,6 +344,15 @@ def constraint(field: str) -> tuple[Check, ...]:
             )
 
     return (can_be_read, is_not_over_beams, can_be_guided)
+
+
+def _refuse_nul(field: str, kind: Kind, backend: str) -> None:
+    """In JSON only an escape by number could write a NUL, and patterns and grammars spell it. A
+    text to choose from may hold one, where the library takes it."""
+    if kind is not Kind.CHOICE:
+        raise InvalidRequest(f"{field} {_NUL}.", param=field)
+    if backend == OUTLINES:
+        raise NotSupported(f"{field} {_NUL} under the backend {OUTLINES}.", param=field)
 
 
 def only_constraint(field: str) -> Check:

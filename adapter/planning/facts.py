@@ -1,6 +1,7 @@
 """What the checks of a request need to know of the server and its model."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from adapter.guided.constraint import AUTO
 from adapter.planning.infill import Infill
@@ -42,3 +43,5 @@ class ServerFacts:
     """How the model fills a gap; None where it cannot."""
     infill_end_ids: frozenset[int] = frozenset()
     """Tokens that end what is filled in, beside the ends of text."""
+    special_token_ids: Mapping[str, int] = field(default_factory=dict)
+    """The special tokens by their names: those that skip_special_tokens leaves out."""

@@ -93,13 +93,11 @@ FIELDS: dict[str, Field] = {
         checks.prompt_is_given,
         checks.texts_are_few,
         checks.prompt_ids_exist,
-        checks.prompt_is_without_nul,
         _plan("prompts", lambda r, _: values.prompts(r)),
     ),
     "suffix": _row(
         "honoured by models whose tokenizer has fill-in-the-middle tokens (or with "
         "`--infill-template`); refused by others, for token ids, and with `echo` plus `logprobs`",
-        checks.suffix_is_without_nul,
         checks.model_can_infill,
         checks.suffix_is_not_scored,
         checks.suffix_has_a_text,
@@ -202,8 +200,8 @@ FIELDS: dict[str, Field] = {
         _sampling("prompt_logprobs", lambda r, _: r.logprobs if r.echo else None),
     ),
     "stop": _row(
-        'honoured; `[]` and `""` mean none',
-        checks.stop_is_without_nul,
+        'honoured; `[]` and `""` mean none; one that is a special token\'s name stops at that '
+        "token, shown or not",
         _sampling("stop", lambda r, _: values.stop(r) or None),
         _beams("stop", lambda r, _: tuple(values.stop(r))),
         _answer("stop", lambda r, _: tuple(values.stop(r))),
@@ -213,7 +211,7 @@ FIELDS: dict[str, Field] = {
         checks.stop_token_ids_exist,
         checks.stop_token_ids_fit,
         _sampling("stop_token_ids", lambda r, f: values.stop_token_ids(r, f) or None),
-        _beams("stop_token_ids", lambda r, _: frozenset(r.stop_token_ids or ())),
+        _beams("stop_token_ids", values.all_stop_token_ids),
         _answer("stop_token_ids", lambda r, _: frozenset(r.stop_token_ids or ())),
     ),
     "include_stop_str_in_output": _row(

@@ -58,11 +58,25 @@ def stop(request: CompletionV2Request) -> list[str]:
 
 
 def stop_token_ids(request: CompletionV2Request, facts: ServerFacts) -> list[int]:
-    """The caller's, and behind a suffix those that end what is filled in."""
-    ids = list(dict.fromkeys(request.stop_token_ids or ()))
+    """The caller's, those it named, and behind a suffix those that end what is filled in."""
+    ids = list(dict.fromkeys([*(request.stop_token_ids or ()), *named_stops(request, facts)]))
     if request.suffix is not None and not request.ignore_eos:
         ids += sorted(facts.infill_end_ids.difference(ids))
     return ids
+
+
+def named_stops(request: CompletionV2Request, facts: ServerFacts) -> list[int]:
+    """The special tokens that stop strings name: hidden, they would show no such text."""
+    if not request.skip_special_tokens or not request.stop:
+        return []
+    ends = frozenset() if request.ignore_eos else facts.eos_token_ids
+    ids = (facts.special_token_ids.get(text) for text in stop(request))
+    return [token_id for token_id in ids if token_id is not None and token_id not in ends]
+
+
+def all_stop_token_ids(request: CompletionV2Request, facts: ServerFacts) -> frozenset[int]:
+    """The caller's stop tokens, and those that its stop strings name."""
+    return frozenset(request.stop_token_ids or ()).union(named_stops(request, facts))
 
 
 def includes_stop(request: CompletionV2Request) -> OnlyTrue:

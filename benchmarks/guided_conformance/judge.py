@@ -18,6 +18,7 @@ from adapter.guided.constraint import AUTO, Constraint, Kind
 from adapter.guided.vocabulary import Vocabulary
 from adapter.guided.whitespace import DEFAULT
 from benchmarks.guided_conformance.cases import Case, Task, as_text, orders
+from benchmarks.guided_conformance.goals import Hints
 from benchmarks.guided_conformance.outcomes import (
     Outcome,
     Unjudged,
@@ -118,12 +119,12 @@ class Judge:
         *,
         hurry: int,
         generator: np.random.Generator,
-        names: Sequence[bytes],
+        hints: Hints,
     ) -> Draw:
         """Draw a new text."""
         guide = self._libraries.guide(compiled.program, makers)
         return self._drawer.draw(
-            guide, self._mask, times, hurry=hurry, generator=generator, names=names
+            guide, self._mask, times, hurry=hurry, generator=generator, hints=hints
         )
 
 
@@ -210,7 +211,7 @@ class _Texts:
         """Draw random texts and judge them."""
         key = f"{task.seed} {task.case.set} {task.case.id} {task.backend}"
         generator = np.random.default_rng(list(key.encode()))
-        names = required_names(task.case.schema)
+        hints = Hints.of(task.case.schema)
         for hurry in DRAWS:
             drawn = self._judge.draw(
                 self._compiled,
@@ -218,7 +219,7 @@ class _Texts:
                 self._outcome.fill_us,
                 hurry=hurry,
                 generator=generator,
-                names=names,
+                hints=hints,
             )
             self._drawn(drawn)
 
@@ -248,27 +249,6 @@ class _Texts:
         outcome.draws["wrong"] += 1
         outcome.draws["not_json"] += not is_json(content)
         outcome.wrong.append(f"{short(fault)}, in {short(repr(content), 300)}")
-
-
-def required_names(schema: Any) -> list[bytes]:
-    """All required names and fixed strings anywhere in a schema, as JSON spells them."""
-    found: dict[bytes, None] = {}
-    waiting = [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            required = node.get("required")
-            fixed = [
-                node.get("const"),
-                *(node["enum"] if isinstance(node.get("enum"), list) else ()),
-            ]
-            texts = [*(required if isinstance(required, list) else ()), *fixed]
-            for name in (text for text in texts if isinstance(text, str)):
-                found[json.dumps(name, ensure_ascii=False)[1:-1].encode()] = None
-            waiting += node.values()
-        elif isinstance(node, list):
-            waiting += node
-    return list(found)
 
 
 def _end_of(text: str, reached: int) -> str:

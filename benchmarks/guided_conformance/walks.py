@@ -3,11 +3,12 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from adapter.guided.matcher import Mask
+from benchmarks.guided_conformance.goals import Goals, Hints
 
 
 class Words:
@@ -110,29 +111,6 @@ END_SHARE = 0.5
 CLOSE_SHARE = 0.9
 
 
-class Place(NamedTuple):
-    """Where a JSON text stands."""
-
-    in_string: bool = False
-    escaped: bool = False
-    begun: bytes = b""
-    """The string so far."""
-
-    def after(self, text: bytes) -> "Place":
-        """Where it stands after more of it."""
-        in_string, escaped, begun = self
-        for byte in text:
-            if in_string and (escaped or byte != ord('"')):
-                begun += bytes([byte])
-            if escaped:
-                escaped = False
-            elif byte == ord('"'):
-                in_string, begun = not in_string, b""
-            else:
-                escaped = in_string and byte == ord("\\")
-        return Place(in_string, escaped, begun)
-
-
 @dataclass(slots=True)
 class Draw:
     """A text drawn at random from the masks."""
@@ -150,8 +128,11 @@ class Drawer:
         self._end = end
         self._words = words = Words(texts)
         self._inside = [token for token in [words.one(b'"')] if token is not None]
+        self._bytes = {
+            byte: token for byte in range(128) if (token := words.one(bytes([byte]))) is not None
+        }
         marks = b"!#$%&'()*+,-./:;<=>?@[]^_`{|}~ 0123456789"
-        self._marks = [t for byte in marks if (t := words.one(bytes([byte]))) is not None]
+        self._marks = [self._bytes[byte] for byte in marks if byte in self._bytes]
         self._outside = [
             token for text in b'}]":,' if (token := words.one(bytes([text]))) is not None
         ]
@@ -164,30 +145,24 @@ class Drawer:
         *,
         hurry: int,
         generator: np.random.Generator,
-        names: Sequence[bytes] = (),
+        hints: Hints | None = None,
     ) -> Draw:
         """A random text; after `hurry` tokens it closes what it can, and in the end only that.
 
-        names: what the text's strings may have to be, for it to end: those of required members.
+        hints: what it may have to hold, for it to end.
         """
         drawn = Draw(b"")
-        place, name, done = Place(), b"", set[bytes]()
+        goals = Goals(hints or Hints(), lambda below: int(generator.integers(below)))
         for taken in range(LONGEST_DRAW + LONGEST_ENDING):
             timed_fill(guide, mask, times)
             if guide.failure is not None:
                 drawn.dead = guide.failure
                 return drawn
-            close = 1.0 if taken >= LONGEST_DRAW else CLOSE_SHARE * (taken >= hurry)
-            token = None
-            if close == 1.0 and names:
-                if not place.begun:
-                    left = [each for each in names if each not in done] or names
-                    name = left[int(generator.integers(len(left)))]
-                token = self._named(mask, place, name)
-                if token is not None and place.begun + self._texts[token] == name + b'"':
-                    done.add(name)
-            if token is None:
-                token = self._next(mask, place, close, generator)
+            close = CLOSE_SHARE * (taken >= hurry)
+            if taken >= LONGEST_DRAW:
+                token = self._ending(mask, goals, generator)
+            else:
+                token = self._next(mask, goals.in_string, close, generator)
             if not guide.accept([token]):
                 drawn.dead = f"token {token} of its own mask was refused"
                 return drawn
@@ -195,26 +170,44 @@ class Drawer:
                 drawn.finished = True
                 return drawn
             drawn.content += self._texts[token]
-            place = place.after(self._texts[token])
+            goals.take(self._texts[token])
         return drawn
 
-    def _named(self, mask: Mask, place: Place, name: bytes) -> int | None:
-        """The token that goes on with a name, where one may."""
-        if not place.in_string or not name.startswith(place.begun):
-            return None
-        tokens = self._words.at(name + b'"', len(place.begun))
-        return next((token for token in tokens if has_bit(mask, token)), None)
-
-    def _next(self, mask: Mask, place: Place, close: float, generator: np.random.Generator) -> int:
-        """close: how likely it takes a token that closes something, where there is one."""
-        if has_bit(mask, self._end) and generator.random() < max(END_SHARE, close):
+    def _ending(self, mask: Mask, goals: Goals, generator: np.random.Generator) -> int:
+        """The token by which a text comes to its end the soonest."""
+        if has_bit(mask, self._end):
             return self._end
-        if close and generator.random() < close:
-            for token in self._inside if place.in_string else self._outside:
+        closers = [self._bytes[byte] for byte in goals.closers() if byte in self._bytes]
+        if not any(has_bit(mask, token) for token in closers):
+            goals.aim()
+        if goals.goal:
+            for token in self._words.at(goals.goal, 0):
                 if has_bit(mask, token):
                     return token
+        return self._next(mask, goals.in_string, CLOSE_SHARE, generator, useful=True)
+
+    def _next(
+        self,
+        mask: Mask,
+        in_string: bool,
+        close: float,
+        generator: np.random.Generator,
+        *,
+        useful: bool = False,
+    ) -> int:
+        """close: how likely it takes a token that closes something, where there is one.
+
+        useful: mostly a mark or a digit inside a string, which is what a pattern often waits for.
+        """
+        if has_bit(mask, self._end) and generator.random() < END_SHARE:
+            return self._end
+        if close and generator.random() < close:
+            for token in self._inside if in_string else self._outside:
+                if has_bit(mask, token):
+                    return token
+        if useful and in_string and generator.random() < END_SHARE:
+            marks = [token for token in self._marks if has_bit(mask, token)]
+            if marks:
+                return int(generator.choice(marks))
         allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
-        if close == 1.0 and place.in_string:  # what a pattern waits for is often punctuation
-            short = [token for token in self._marks if has_bit(mask, token)]
-            allowed = np.array(short) if short and generator.random() < END_SHARE else allowed
         return int(generator.choice(allowed))

@@ -21,6 +21,7 @@ from benchmarks.guided_conformance.cases import (
     orders,
     read_cases,
 )
+from benchmarks.guided_conformance.goals import Goals, Hints
 from benchmarks.guided_conformance.outcomes import (
     Outcome,
     Unjudged,
@@ -47,7 +48,6 @@ from benchmarks.guided_conformance.walks import (
     LONGEST_DRAW,
     LONGEST_ENDING,
     Drawer,
-    Place,
     Walker,
     Words,
     has_bit,
@@ -210,19 +210,42 @@ def test_a_walk_sees_a_mask_that_promises_too_much() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        (b"[1, ", Place()),
-        (b'["a', Place(in_string=True, begun=b"a")),
-        (b'["a\\', Place(in_string=True, escaped=True, begun=b"a\\")),
-        (b'["a\\"', Place(in_string=True, begun=b'a\\"')),
-        (b'["a\\\\"', Place()),
-    ],
+    ("text", "in_string"),
+    [(b"[1, ", False), (b'["a', True), (b'["a\\', True), (b'["a\\"', True), (b'["a\\\\"', False)],
 )
-def test_the_place_in_a_text(text: bytes, place: Place) -> None:
-    assert Place().after(text) == place
-    half = Place().after(text[:2])
-    assert half.after(text[2:]) == place
+def test_goals_know_where_strings_are(text: bytes, in_string: bool) -> None:
+    """However the text is cut."""
+    for cut in range(len(text)):
+        goals = Goals(Hints(), lambda below: 0)
+        goals.take(text[:cut])
+        goals.take(text[cut:])
+        assert goals.in_string is in_string
+
+
+def test_goals_tell_names_from_values() -> None:
+    """A name is aimed at where an object goes on, a value behind a colon or in an array."""
+    schema = {"required": ["a"], "properties": {"a": {"enum": [7]}}}
+
+    def aimed(text: bytes) -> bytes:
+        goals = Goals(Hints.of(schema), lambda below: below - 1)
+        goals.take(text)
+        goals.aim()
+        return goals.goal
+
+    assert aimed(b'{"b": [1], ') == b'"a"'
+    assert aimed(b'{"a": ') == aimed(b'[{"b":1}, ') == b"7"
+    assert aimed(b'{"a') == aimed(b'{"a": 7') == b""
+
+
+def test_hints_are_what_a_schema_asks_for() -> None:
+    """Wherever it stands, also by what is not and by what depends."""
+    schema = {
+        "anyOf": [{"required": ["é"]}, {"dependentRequired": {"x": ["b"]}}],
+        "not": {"properties": {"c": {"const": "v"}}},
+    }
+    found = Hints.of(schema)
+    assert set(found.names) == {'"é"'.encode(), b'"b"', b'"c"'}
+    assert found.values == (b'"v"',)
 
 
 def test_draws_are_texts_of_the_grammar() -> None:

@@ -134,6 +134,25 @@ def test_a_failing_prompt_cancels_the_others(engine: "Engine", client: FakeEngin
     assert sorted(client.aborted) == ["r-0", "r-2"]
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_engine_that_leaves(engine: "Engine", client: FakeEngineClient, gone: bool) -> None:
+    """What waits for it ends in 503, whether it left before or after it was asked."""
+    held = Held()
+    client.will_answer(held)
+
+    async def leave() -> None:
+        client.output_handler = asyncio.get_running_loop().create_future()
+        if gone:
+            client.output_handler.cancel()
+        waiting = asyncio.create_task(texts(engine, calls(1)))
+        await held.reached.wait()
+        client.output_handler.cancel()
+        with pytest.raises(Unavailable, match="not running"):
+            await waiting
+
+    run(leave())
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_closing_aborts(engine: "Engine", client: FakeEngineClient, count: int) -> None:
     """Leaving the updates early gives up what still runs."""

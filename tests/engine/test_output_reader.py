@@ -122,3 +122,44 @@ def test_a_waiting_reader_that_leaves_is_not_woken() -> None:
         return await reader.news()
 
     assert texts(run(leave())) == [(0, "a")]
+
+
+def test_nothing_more_will_come() -> None:
+    """What is there is taken first; then a prompt that is not finished ends in the error."""
+
+    async def read() -> None:
+        finished, cut = FakeCollector("a"), FakeCollector("b")
+        reader, told = reader_of(finished, cut)
+        finished.put(last("a"))
+        reader.end(RuntimeError("left"))
+        assert told == ["news"]
+        assert texts(await reader.news()) == [(0, "a")]
+        with pytest.raises(GenerationFailed, match="left"):
+            await reader.news()
+        assert reader.close() == ["b"]
+
+    run(read())
+
+
+def test_a_waiting_reader_hears_that_nothing_more_will_come() -> None:
+    """It is not left waiting."""
+
+    async def read() -> None:
+        reader, _ = reader_of(FakeCollector("a"))
+        waiting = asyncio.create_task(reader.news())
+        await asyncio.sleep(0)
+        reader.end(RuntimeError("left"))
+        with pytest.raises(GenerationFailed, match="left"):
+            await waiting
+
+    run(read())
+
+
+def test_finished_answers_do_not_need_the_engine() -> None:
+    """An engine that leaves after the last update harms nobody."""
+    collector = FakeCollector("a")
+    reader, _ = reader_of(collector)
+    collector.put(last("a"))
+    reader.end(RuntimeError("left"))
+    assert texts(reader.take()) == [(0, "a")]
+    assert reader.take() == []

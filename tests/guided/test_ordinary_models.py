@@ -3,10 +3,13 @@
 import json
 
 import jsonschema
+import numpy as np
 import pytest
 
 from adapter.guided.constraint import Constraint, Kind
+from benchmarks.guided_conformance.judge import required_names
 from benchmarks.guided_conformance.outcomes import repeats_a_name
+from benchmarks.guided_conformance.walks import Drawer
 from benchmarks.ordinary_models.shape import Shape
 from benchmarks.ordinary_models.shapes import all_shapes
 from tests.guided import walks
@@ -32,13 +35,35 @@ def test_the_masks_hold_it(shape: Shape) -> None:
 
 
 @each_shape
-def test_texts_satisfy_it(shape: Shape) -> None:
-    """However tokens are chosen there is a next one, and a finished text is valid."""
+def test_every_way_goes_on(shape: Shape) -> None:
+    """Of the rarest or the longest tokens, there is a next one that is taken."""
     make = walks.maker(Kind.JSON, shape.schema, "auto")
-    for seed, way in enumerate(walks.CHOOSE):
-        found = walks.walk(make(), way, seed, steps=25)
-        if found.ended and shape.name not in CHECKED:
-            assert not repeats_a_name(found.text)
-            jsonschema.validate(
-                json.loads(found.text), shape.schema, jsonschema.Draft202012Validator
-            )
+    for way in ("rarest", "longest"):
+        walks.walk(make(), way, steps=25, most=100)
+
+
+@each_shape
+def test_what_is_drawn_is_valid(shape: Shape) -> None:
+    """A random text comes to an end, satisfies the schema, and has no name twice."""
+    libraries, _ = walks.builtin()
+    vocabulary = libraries.vocabulary
+    drawer = Drawer(vocabulary.tokens, vocabulary.eos_token_ids[0])
+    make = walks.maker(Kind.JSON, shape.schema, "auto")
+    finished = 0
+    for seed, hurry in enumerate((10, 30)):
+        drawn = drawer.draw(
+            make(),
+            np.zeros(vocabulary.words, np.int32),
+            [],
+            hurry=hurry,
+            generator=np.random.default_rng(seed),
+            names=required_names(shape.schema),
+        )
+        assert drawn.dead is None, drawn
+        finished += drawn.finished
+        if drawn.finished:
+            assert not repeats_a_name(drawn.content)
+        if drawn.finished and shape.name not in CHECKED:
+            text = json.loads(drawn.content)
+            jsonschema.validate(text, shape.schema, jsonschema.Draft202012Validator)
+    assert finished

@@ -546,9 +546,8 @@ def _quoted(server: Server, prompt: str) -> bytes:
 
 
 def test_hostile_bodies_name_the_field_quickly(server: Server) -> None:
-    """NUL, lone surrogates, huge prompts, huge lists: a 400 naming prompt within a second or so."""
+    """Lone surrogates, huge prompts, huge lists: a 400 naming prompt within a second or so."""
     bodies = {
-        "nul": _quoted(server, '"a\\u0000b"'),
         "surrogate": _quoted(server, '"\\ud83d"'),
         "10 MB": _quoted(server, '"' + "word " * 2_000_000 + '"'),
         "10 MB of ids": _quoted(server, "[" + "1," * 5_000_000 + "1]"),

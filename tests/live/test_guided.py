@@ -375,7 +375,7 @@ DISTINCT = by_schema(
 
 def test_finished_texts_are_checked(server: Server) -> None:
     """Where no backend holds the schema, auto checks the text: a right one, or an error."""
-    fields: dict[str, Any] = {**DISTINCT.fields, "prompt": "Two numbers:", "max_tokens": 24}
+    fields: dict[str, Any] = {**DISTINCT.fields, "prompt": "Two numbers:", "max_tokens": 40}
     fields |= {"temperature": 1.0, "guided_whitespace_pattern": ""}
 
     def whole(seed: int) -> bool:

@@ -4,6 +4,7 @@ On the first server, which these tests end before the second one starts. vLLM dr
 server alone; deploy/README.md says what it does with several.
 """
 
+import contextlib
 import signal
 import threading
 import time
@@ -38,6 +39,8 @@ class Drain:
 
     events: list[str]
     late: dict[str, httpx.Response]
+    last: list[httpx.Response]
+    """Of requests one after another, until nobody listened any more."""
     in_time: bool
     """Whether all late requests were sent while the stream still ran."""
     status: int
@@ -78,11 +81,16 @@ def drained(server: Server) -> Drain:
         time.sleep(0.02)
     in_time = not ended.is_set()
     answers = at_once([partial(ask, fields) for fields in LATE.values()])
+    last = []
+    with contextlib.suppress(httpx.ConnectError, httpx.ReadError, httpx.RemoteProtocolError):
+        while True:
+            last.append(ask(LATE["ids"]))
     reader.join()
     status = server.process.wait(60)
     return Drain(
         events=list(sse_events(bytes(raw))),
         late=dict(zip(LATE, answers, strict=True)),
+        last=last,
         in_time=in_time,
         status=status,
         seconds=time.monotonic() - started,
@@ -106,6 +114,12 @@ def test_what_comes_is_refused(drained: Drain, kind: str) -> None:
     assert response.headers["retry-after"] == "1"
     error = error_of(response)
     assert (error["type"], error["code"]) == ("server_error", "engine_unavailable")
+
+
+def test_nobody_waits_for_an_engine_that_left(drained: Drain) -> None:
+    """Each request gets its 503, also one that reached the engine as it ended."""
+    assert drained.last
+    assert {response.status_code for response in drained.last} == {503}
 
 
 def test_the_process_ends(drained: Drain, server: Server) -> None:

@@ -183,8 +183,6 @@ def test_grammars_of_lm_format_enforcer() -> None:
     [
         ({"guided_regex": "a\0"}, "guided_regex"),
         ({"guided_grammar": 'start: "\0"'}, "guided_grammar"),
-        ({"guided_choice": ["a", "b\0c"]}, "guided_choice"),
-        ({"guided_choice": ["\\\0"]}, "guided_choice"),
         ({"guided_json": {"const": "\0"}}, "guided_json"),
         ({"guided_json": {"properties": {"a\0": {}}}}, "guided_json"),
         ({"guided_json": {"pattern": "\\\\\0"}}, "guided_json"),

@@ -21,8 +21,11 @@ from adapter.guided.program import Part
 from adapter.guided.vocabulary import Vocabulary
 
 # Work for one token, 20 thousand items a millisecond: a grammar that is matched by characters needs
-# more than the default of 50 thousand, which would end its texts with an error.
-_LIMITS = llguidance.LLParserLimits(step_max_items=1_000_000, verbose_errors=False)
+# more than the default of 50 thousand, which would end its texts with an error. So would a place
+# where many alternatives with many names begin, beyond 2 thousand items there.
+_LIMITS = llguidance.LLParserLimits(
+    step_max_items=1_000_000, max_items_in_row=50_000, verbose_errors=False
+)
 
 
 class GuidanceBackend:

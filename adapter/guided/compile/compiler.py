@@ -35,7 +35,7 @@ from adapter.guided.constraint import (
 from adapter.guided.program import Members, Part, Program, Shape, Whitespace
 from adapter.guided.whitespace import DEFAULT
 from adapter.json_language.grammar.places import Place
-from adapter.json_language.grammar.write import TooLargeError, held
+from adapter.json_language.grammar.write import Held, TooLargeError, held
 from adapter.languages.grammar.write import as_ebnf, as_lark
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
@@ -168,9 +168,7 @@ class ConstraintCompiler:
         """
         part = Part("guidance", "json", json.dumps(known))
         try:
-            own = held(schema)
-        except TooLargeError:
-            own = None
+            own = self._held(schema)
         except SchemaError:
             if fault := validation.schema_fault(schema):
                 raise Refused(f"{constraint.field} is not a JSON schema: {_line(fault)}.") from None
@@ -195,6 +193,22 @@ class ConstraintCompiler:
         if own is None:
             return part, _NAMES, True
         return Part("guidance", "lark", own.lark), _members(own.places), True
+
+    def _held(self, schema: Schema) -> Held | None:
+        """The schema's own grammar; None where it, or what llguidance makes of it, is too large.
+
+        Raises:
+            SchemaError: no text satisfies the schema, or it is none.
+        """
+        try:
+            own = held(schema)
+        except TooLargeError:
+            return None
+        try:
+            self._compile_part(Part("guidance", "lark", own.lark))
+        except ValueError:
+            return None
+        return own
 
     def _own_json(self, constraint: Constraint, schema: Schema) -> Part:
         """What the named library makes of the schema."""

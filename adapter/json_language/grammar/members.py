@@ -15,6 +15,7 @@ from adapter.json_language.normal_form.names import (
     region_tree,
 )
 from adapter.languages.budget import Budget, BudgetExceededError
+from adapter.languages.regex.json_text import is_spelled
 from adapter.languages.regex.language import Language
 from adapter.languages.regex.tree import Node
 
@@ -164,4 +165,5 @@ def _words(tree: Node) -> tuple[list[str] | None, bool]:
     language = Language(tree, Budget(20_000))
     if not language.is_finite():
         return None, False
-    return language.words(_MOST_LISTED), True
+    words = language.words(_MOST_LISTED)
+    return None if words is None else [word for word in words if is_spelled(word)], True

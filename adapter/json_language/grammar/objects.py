@@ -91,12 +91,13 @@ def _layout(members: Members, values: Values) -> _Layout:
     limit = None if members.high is None else members.high - first
     if max(limit or 0, members.low) > _MOST_COUNTED:
         raise BudgetExceededError
+    full = limit == 0
     return _Layout(
-        possible,
+        needed if full else possible,
         needed,
         witnesses,
-        [member for member in possible if not member.required],
-        [each for each in members.others if values.ends(each.value)],
+        [] if full else [member for member in possible if not member.required],
+        [] if full else [each for each in members.others if values.ends(each.value)],
         members.low - first,
         limit,
     )

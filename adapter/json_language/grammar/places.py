@@ -43,12 +43,22 @@ class Places:
         self.found: list[Place] = []
         self.exact = True
         """Whether the state can hold all items apart that have to differ."""
+        self._wanting = {each for each in values if self._differ(values[each])}
         self._place({root})
+        # One that is nowhere here is at a place where anything may be, or one too many.
+        self.exact &= self._wanting <= frozenset[Conditions]().union(*self._numbers)
 
     @property
     def matter(self) -> bool:
         """Whether there is an array whose items differ, or so few names that all may be used up."""
         return any(place.unique or place.bounded_names for place in self.found)
+
+    def _differ(self, value: Value) -> bool:
+        """Whether it has an array whose items have to differ, and have no bit each."""
+        return any(
+            isinstance(one, Array) and one.unique and self._values.distinct(one) is None
+            for one in value.arrays
+        )
 
     def _place(self, conditions: Iterable[Conditions]) -> int | None:
         at = frozenset(each for each in conditions if self._values.ends(each))
@@ -81,15 +91,14 @@ class Places:
 
     def _fill_items(self, place: Place, values: list[Value]) -> None:
         found = [one for value in values for one in value.arrays if self._values.is_array(one)]
-        arrays = [one for one in found if isinstance(one, Array)]
         items: set[Conditions] = set()
         for one in found:
             if isinstance(one, Counted):
                 items |= {item for moves in one.moves.values() for item, _ in moves}
             else:
                 items |= {*one.prefix, *(() if one.rest is None else (one.rest,))}
-        wanted = [one for one in arrays if one.unique and self._values.distinct(one) is None]
-        place.unique = bool(wanted) and all(isinstance(one, Array) and one.unique for one in found)
+        wanted = any(map(self._differ, values))
+        place.unique = wanted and all(isinstance(one, Array) and one.unique for one in found)
         place.items = self._place(items)
         if wanted:
             self._look_at_items(place, items)

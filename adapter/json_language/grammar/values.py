@@ -43,6 +43,7 @@ class Values:
         """
         self._normaliser = normaliser
         self._found: dict[Conditions, Value] = {}
+        self._few: dict[Conditions, list[str] | None] = {}
         waiting = [root]
         while waiting:
             conditions = waiting.pop()
@@ -54,6 +55,10 @@ class Values:
             conditions for conditions, value in self._found.items() if _is_scalar(value)
         }
         self._settle()
+
+    def __iter__(self) -> Iterator[Conditions]:
+        """All that there are but any value."""
+        return iter(self._found)
 
     def __getitem__(self, conditions: Conditions) -> Value:
         return self._found[conditions]
@@ -115,7 +120,12 @@ class Values:
         """The texts of all items that an array can have, where they are few, and all alike."""
         if array.prefix or array.rest is None or array.rest == ANYTHING:
             return None
-        value = self._found[array.rest]
+        if array.rest not in self._few:
+            self._few[array.rest] = self._texts(self._found[array.rest])
+        return self._few[array.rest]
+
+    @staticmethod
+    def _texts(value: Value) -> list[str] | None:
         form = value.form
         if value.arrays or value.objects:
             return None

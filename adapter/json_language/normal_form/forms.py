@@ -153,9 +153,6 @@ class Form:
     arrays: tuple[Array, ...] = ()
     objects: tuple[Object, ...] = ()
 
-    def __bool__(self) -> bool:
-        return self != NOTHING
-
     @property
     def size(self) -> int:
         """How many alternatives it has."""
@@ -183,8 +180,9 @@ class Form:
             self.booleans | other.booleans,
             _joined(self.numbers, other.numbers, ANY_NUMBERS),
             _joined(self.strings, other.strings, ANY_STRINGS),
-            _joined(self.arrays, other.arrays, ANY_ARRAYS),
-            _joined(self.objects, other.objects, ANY_OBJECTS),
+            # What is evaluated may differ: `absorbed` knows which one has the others in it.
+            tuple(dict.fromkeys(self.arrays + other.arrays)),
+            tuple(dict.fromkeys(self.objects + other.objects)),
         )
 
 

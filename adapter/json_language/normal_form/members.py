@@ -26,7 +26,7 @@ from adapter.json_language.normal_form.names import (
 from adapter.json_language.normal_form.scalars import Keywords, count_of
 from adapter.json_language.normal_form.schemas import NotHeldError, Schemas
 from adapter.languages.json_schema.schema import SchemaError
-from adapter.languages.regex.search import search_tree
+from adapter.languages.regex.parse import search_tree
 from adapter.languages.regex.tree import choice
 
 MEMBERS = ("properties", "patternProperties", "additionalProperties")
@@ -120,12 +120,12 @@ def _at_most(high: int) -> list[Object]:
     return [Object(high=high)] if high >= 0 else []
 
 
-def of_property_names(node: Keywords, names_form: Form, met: bool) -> Form:
-    """propertyNames; names_form: what its schema allows, of which the strings count."""
-    named = Matching(choice(names_form.strings)) if names_form.strings else NO_NAMES
+def of_property_names(names: Form, met: bool) -> Form:
+    """propertyNames; names: what its schema allows, or (met is False) does not: strings count."""
+    named = Matching(choice(names.strings)) if names.strings else NO_NAMES
     if met:
         return objects(Object(rules=frozenset({Rule(other(named), None)})))
-    return only_objects(Object(witnesses=frozenset({Witness(other(named), ANYTHING)})))
+    return only_objects(Object(witnesses=frozenset({Witness(named, ANYTHING)})))
 
 
 def of_dependent_required(table: Mapping[str, Any], met: bool) -> Iterable[Form]:

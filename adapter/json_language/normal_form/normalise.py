@@ -206,7 +206,7 @@ class Normaliser:
 
     def _one_of(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
         schemas = _schemas_of(node, "oneOf")
-        overlaps = self._overlaps(schemas)
+        overlaps = self._overlaps(schemas, node)
         if met:
             alternatives = [
                 self._common(
@@ -224,12 +224,14 @@ class Normaliser:
             both = [self._all([schemas[i], schemas[j]], True, noted) for i, j in pairs]
             yield self._either([none, *both])
 
-    def _overlaps(self, schemas: list[Any]) -> list[list[int]]:
-        """For each schema the others that a value may satisfy as well."""
+    def _overlaps(self, schemas: list[Any], node: Mapping[str, Any]) -> list[list[int]]:
+        """For each schema the others that a value of the node's type may satisfy as well."""
+        typed = {"type": node["type"]} if "type" in node else True
+        base = self.schemas.conditions(typed) or frozenset()
         conditions = [self.schemas.conditions(schema) for schema in schemas]
         overlaps: list[list[int]] = [[] for _ in schemas]
         for (i, one), (j, two) in combinations(enumerate(conditions), 2):
-            if one is not None and two is not None and not self.is_empty(one | two):
+            if one is not None and two is not None and not self.is_empty(one | two | base):
                 overlaps[i].append(j)
                 overlaps[j].append(i)
         return overlaps
@@ -256,26 +258,15 @@ class Normaliser:
     # --- members and items
 
     def _property_names(self, node: Mapping[str, Any], met: bool, _noted: bool) -> Iterator[Form]:
-        yield members.of_property_names(node, self._schema(node["propertyNames"], True, False), met)
+        yield members.of_property_names(self._schema(node["propertyNames"], met, False), met)
 
     def _dependent_schemas(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
-        table = dict(node.get("dependentSchemas", {}))
-        table |= {
-            name: schema
-            for name, schema in node.get("dependencies", {}).items()
-            if not isinstance(schema, list)
-        }
+        table = _dependent(node, "dependentSchemas", met)
         for name, schema in table.items():
             yield members.of_dependent_schema(name, self._schema(schema, met, noted), met)
 
     def _dependent_required(self, node: Mapping[str, Any], met: bool, _n: bool) -> Iterator[Form]:
-        table = dict(node.get("dependentRequired", {}))
-        table |= {
-            name: names
-            for name, names in node.get("dependencies", {}).items()
-            if isinstance(names, list)
-        }
-        yield from members.of_dependent_required(table, met)
+        yield from members.of_dependent_required(_dependent(node, "dependentRequired", met), met)
 
     def _without_unevaluated(self, node: Mapping[str, Any], form: Form) -> Form:
         if "unevaluatedProperties" in node:
@@ -297,6 +288,21 @@ class Normaliser:
 _ALL_EVALUATED = replace(
     ANY, arrays=(Array(evaluated=None),), objects=(Object(evaluated=ALL_NAMES),)
 )
+
+
+def _dependent(node: Mapping[str, Any], keyword: str, met: bool) -> dict[str, Any]:
+    """What depends on each name, as `dependencies` of the drafts before 2019-09 says it too.
+
+    Raises:
+        NotHeldError: `dependencies` is not to be met, and later drafts do not know it.
+    """
+    if "dependencies" in node and not met:
+        raise NotHeldError("not of dependencies")
+    lists = keyword == "dependentRequired"
+    older = node.get("dependencies", {}).items()
+    return dict(node.get(keyword, {})) | {
+        name: value for name, value in older if isinstance(value, list) == lists
+    }
 
 
 def _schemas_of(node: Mapping[str, Any], keyword: str) -> list[Any]:

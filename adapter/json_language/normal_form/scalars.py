@@ -25,7 +25,7 @@ from adapter.languages.json_schema.formats import format_tree
 from adapter.languages.json_schema.numbers import Numbers
 from adapter.languages.json_schema.schema import SchemaError
 from adapter.languages.regex.choices import choices
-from adapter.languages.regex.search import search_tree
+from adapter.languages.regex.parse import search_tree
 from adapter.languages.regex.tree import Node, counted, negation
 
 Keywords = Mapping[str, Any]
@@ -149,7 +149,7 @@ def _other_objects(members: dict[str, Any], schemas: Schemas) -> Iterable[Object
 
 
 def _exact(value: Any) -> Decimal:
-    return Decimal(str(value)) if isinstance(value, float) else Decimal(value)
+    return _finite(Decimal(str(value)) if isinstance(value, float) else Decimal(value))
 
 
 def _exactly(value: Any) -> Numbers:
@@ -198,6 +198,17 @@ def _number(name: str, value: Any) -> Decimal:
     return _exact(value)
 
 
+def _finite(value: Decimal) -> Decimal:
+    """A number that Python's JSON reader could tell: what is beyond a float is infinite there.
+
+    Raises:
+        NotHeldError: it is none.
+    """
+    if not value.is_finite():
+        raise NotHeldError("a number beyond all others")
+    return value
+
+
 # Strings.
 
 
@@ -226,7 +237,7 @@ def of_pattern(node: Keywords, met: bool) -> Form:
     """pattern: found anywhere in the string."""
     if not isinstance(node["pattern"], str):
         raise SchemaError("pattern must be a string")
-    return _strings(search_tree(node["pattern"]), met)
+    return _strings(search_tree(node["pattern"], widest=not met), met)
 
 
 def of_min_length(node: Keywords, met: bool) -> Form:

@@ -19,6 +19,7 @@ _DATE = rf"(?:{_YEAR}-{_DAY}|{_LEAP_YEAR}-02-29)"
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
 _TIME = rf"{_CLOCK}:[0-5]\d(?:\.\d{{1,6}})?(?:Z|[+\-]{_CLOCK})"
 _N = r"\d{1,9}"
+_DAYS = rf"(?:{_N}Y(?:{_N}M(?:{_N}D)?)?|{_N}M(?:{_N}D)?|{_N}D)"
 _HOURS = rf"(?:{_N}H(?:{_N}M(?:{_N}S)?)?|{_N}M(?:{_N}S)?|{_N}S)"
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = rf"{_BYTE}(?:\.{_BYTE}){{3}}"
@@ -44,8 +45,7 @@ _PATTERNS = {
     "date": _DATE,
     "time": _TIME,
     "date-time": rf"{_DATE}T{_TIME}",
-    "duration": rf"P(?:{_N}W|(?:(?:{_N}Y)?(?:{_N}M)?{_N}D|{_N}Y(?:{_N}M)?|{_N}M)(?:T{_HOURS})?"
-    rf"|T{_HOURS})",
+    "duration": rf"P(?:{_N}W|{_DAYS}(?:T{_HOURS})?|T{_HOURS})",
     "email": rf"{_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL}){{0,2}}\.[A-Za-z]{{2,24}}",
     "hostname": _HOST,
     "ipv4": _IPV4,

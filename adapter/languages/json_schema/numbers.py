@@ -1,7 +1,7 @@
 """JSON numbers that meet bounds, multiples and exclusions, exactly, as languages of their texts.
 
-Integers are written without a fraction and an exponent, all others without an exponent unless
-nothing is asked of them.
+Integers are written without a fraction and an exponent, a number of a list in its shortest form,
+all others without an exponent unless nothing is asked of them.
 """
 
 from collections.abc import Iterable
@@ -128,20 +128,21 @@ class Numbers:
             return sequence([_number(), repeat(_EXPONENT, 0, 1)])
         listed = self.values(_MOST_LISTED)
         if listed is not None:
-            return number_text(listed, fraction=not self.integer)
-        # What is within a bound, or a multiple, is a number's text already.
-        parts = []
+            return number_text(listed)
+        parts: list[Node] = []
         if self.minimum is not None:
             parts.append(_at_least(self.minimum, self.exclusive_minimum, bool(self.integer)))
         if self.maximum is not None:
             parts.append(_at_most(self.maximum, self.exclusive_maximum, bool(self.integer)))
-        parts += [_multiples(step, bool(self.integer)) for step in sorted(self.multiples)]
+        # What is within a bound is the text of a number, or of an integer, already.
         parts = parts or [_INTEGER if self.integer else _number()]
+        parts += [_multiples(step, bool(self.integer)) for step in sorted(self.multiples)]
         if self.integer is False:
-            parts.append(negation(sequence([_number_start(), repeat(_ZEROS, 0, 1)])))
+            whole = sequence([repeat(_MINUS, 0, 1), _NATURAL, repeat(_ZEROS, 0, 1)])
+            parts.append(negation(whole))
         parts += [negation(_multiples(step, False)) for step in sorted(self.not_multiples)]
         if self.excluded:
-            parts.append(negation(number_text(sorted(self.excluded), fraction=True)))
+            parts.append(negation(number_text(sorted(self.excluded), zeros=True)))
         return every(parts)
 
 
@@ -204,34 +205,29 @@ def _number() -> Node:
     return sequence([repeat(_MINUS, 0, 1), _NATURAL, repeat(_FRACTION, 0, 1)])
 
 
-def _number_start() -> Node:
-    return sequence([repeat(_MINUS, 0, 1), _NATURAL])
-
-
 def _text(text: str) -> Node:
     return sequence(Chars(((ord(char), ord(char)),)) for char in text)
 
 
-def number_text(values: Iterable[Decimal], *, fraction: bool = False) -> Node:
-    """Exactly these numbers; fraction: also with zeros behind, as `1.0` and `1.50`.
+def number_text(values: Iterable[Decimal], *, zeros: bool = False) -> Node:
+    """Exactly these numbers; zeros: also with zeros behind, as `1.0` and `1.50`.
 
     Raises:
         BudgetExceededError: one has too many digits.
     """
-    texts = [_spelled(value, fraction) for value in values]
+    texts = [_spelled(value, zeros) for value in values]
     return choice(texts) if texts else NOTHING
 
 
 @cache
-def _spelled(value: Decimal, fraction: bool) -> Node:
+def _spelled(value: Decimal, with_zeros: bool) -> Node:
     sign, whole, part = _parts(value)
-    if not fraction:
-        assert not part
-        return _text(sign + whole)
-    zeros = repeat(_digits(0, 0), 0, None)
+    shortest = _text(f"{sign}{whole}.{part}" if part else sign + whole)
+    if not with_zeros:
+        return shortest
     if part:
-        return sequence([_text(f"{sign}{whole}.{part}"), zeros])
-    text = sequence([_text(sign + whole), repeat(_ZEROS, 0, 1)])
+        return sequence([shortest, repeat(_digits(0, 0), 0, None)])
+    text = sequence([shortest, repeat(_ZEROS, 0, 1)])
     return sequence([repeat(_MINUS, 0, 1), text]) if value == 0 else text
 
 
@@ -259,7 +255,8 @@ def _at_most(bound: Decimal, strict: bool, integer: bool) -> Node:
     sign, whole, part = _parts(bound)
     if sign:
         return sequence([_MINUS, _from(whole, part, strict, integer)])
-    negative = sequence([_MINUS, _from("0", "", integer, integer)])
+    # -0 is 0, which is not below 0.
+    negative = sequence([_MINUS, _from("0", "", integer or (strict and not bound), integer)])
     above = _upto(whole, part, strict, integer)
     return negative if above == NOTHING else choice([above, negative])
 
@@ -379,14 +376,11 @@ def _multiples(step: Decimal, integer: bool) -> Node:
     places = next((places for places in range(12) if 10**places % size == 0), None)
     if places is None:
         raise BudgetExceededError
-    # size * 10**exponent: what stands in front of the last `places` digits is free.
-    free = max(-(exponent + places), 0) if exponent < 0 else 0
     if exponent >= 0:
         return _whole_multiples(size, places, exponent, integer)
     fraction = -exponent
     if places > fraction:
         raise BudgetExceededError
-    del free
     if 10**places // size > _MOST_ENDINGS:
         raise BudgetExceededError
     zeros = repeat(_digits(0, 0), 0, None)

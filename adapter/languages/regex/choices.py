@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import groupby, takewhile
 
-from adapter.languages.characters import TEXT, intersection, only
+from adapter.languages.characters import CHARACTERS, intersection, only
 from adapter.languages.regex.tree import EMPTY, Chars, Node, PatternError, choice, sequence
 
 # A level of the trie makes up to three nodes: sequence, choice, and the repeat of an optional one.
@@ -25,9 +25,9 @@ def choices(texts: Iterable[str]) -> Node:
 
 @lru_cache(4096)
 def _char(char: str) -> Node:
-    ranges = intersection(only(char), TEXT)
+    ranges = intersection(only(char), CHARACTERS)
     if not ranges:
-        raise PatternError("texts with NUL characters or surrogates are not supported")
+        raise PatternError("texts with surrogates are not supported")
     return Chars(ranges)
 
 

@@ -27,6 +27,11 @@ _UNSPELLED = ((0x00, 0x1F),)
 _PLAIN = intersection(TEXT, complement((*_UNSPELLED, *only('"'), *only("\\"))))
 
 
+def is_spelled(text: str) -> bool:
+    """Whether a text has a spelling."""
+    return all(char >= " " or char in ESCAPES for char in text)
+
+
 def json_string(node: Node) -> Node:
     """The JSON text, quotes included, of what a tree matches.
 

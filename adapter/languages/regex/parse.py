@@ -64,7 +64,7 @@ def parse(pattern: str) -> Node:
             groups; look-around, atomic groups and possessive quantifiers in some places), or a
             class that holds no character, or is too deep or too large.
     """
-    return read(pattern, lambda item: item, strict_end=False)
+    return _meaning(pattern)
 
 
 def parse_part(pattern: str) -> Node:
@@ -73,28 +73,37 @@ def parse_part(pattern: str) -> Node:
     Raises:
         PatternError: as `parse`; or it could look at the text around its own.
     """
-    node = read(pattern, lambda item: item, strict_end=False, part=True)
+    node = _meaning(pattern, part=True)
     if not is_plain(node):
         raise PatternError("anchors are supported at the start and the end of the pattern only")
     return node
 
 
-def read(
-    pattern: str, around: Callable[[Item], Item], *, strict_end: bool, part: bool = False
-) -> Node:
-    """The texts that match as a whole, of what is put around a pattern.
+def search_tree(pattern: str, *, widest: bool = False) -> Node:
+    """The texts in which a pattern is found, by re.search and by readers of ECMA 262 alike.
 
-    strict_end: `$` is the end of the text alone, and not what is before a newline there.
-    part: the pattern may not look at the text around its own, but for anchors at its ends.
+    So `$` is the end of the text alone, and not what is before a newline there, too.
+
+    widest: those in which any of them finds it, for who asks where it is not found.
 
     Raises:
         PatternError: as `parse`.
     """
+    return _meaning(pattern, _anywhere, strict_end=True, negative=widest)
+
+
+def _anywhere(item: Item) -> Item:
+    return series([ANY_TEXT, item, ANY_TEXT])
+
+
+def _meaning(
+    pattern: str, around: Callable[[Item], Item] = lambda item: item, **place: bool
+) -> Node:
+    """The texts that match as a whole, of what is put around a pattern."""
     try:
         items = _parsed(pattern)
-        flags = _known_flags(items.state.flags)
-        place = _Place(flags, 0, Budget(MAX_RANGES), strict_end, part)
-        return _bounded(meaning(around(_item_of(items, place))))
+        start = _Place(_known_flags(items.state.flags), 0, Budget(MAX_RANGES), **place)
+        return _bounded(meaning(around(_item_of(items, start))))
     except RecursionError:
         raise PatternError(_TOO_DEEP) from None
     except BudgetExceededError:
@@ -126,9 +135,9 @@ class _Place:
     flags: int
     depth: int
     budget: Budget
-    strict_end: bool
+    strict_end: bool = False
     """Nothing comes behind `$`, not even a newline."""
-    part: bool
+    part: bool = False
     """The pattern is of a part of a text."""
     negative: bool = False
     """What stands here is what must not match."""

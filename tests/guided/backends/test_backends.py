@@ -93,6 +93,13 @@ CHOICES = {
 }
 
 
+def test_choices_with_nul(make: Make, backend: str) -> None:
+    """A NUL in a choice is a character as any other, but for outlines, whose requests refuse it."""
+    texts = ["a\0b", "\0", "ab"]
+    if backend != "outlines":
+        assert language(make(Kind.CHOICE, texts, backend)()) == {text.encode() for text in texts}
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_are_exact(make: Make, backend: str, name: str) -> None:
     """A text is one of the choices, each of which can be made."""
@@ -466,3 +473,14 @@ def test_what_is_no_schema_is_refused(compiled: Compile, backend: str, schema: A
     """By its field, whichever code is the first to stumble over it."""
     with pytest.raises(Refused, match="guided_json"):
         compiled(Kind.JSON, schema, backend)
+
+
+def test_many_alternatives_may_begin_in_one_place(make: Make) -> None:
+    """Objects with many names each, told apart by one of them that may come last."""
+    names = {f"name{number}": {"type": "integer"} for number in range(60)}
+    options = [
+        {"type": "object", "properties": {**names, "kind": {"const": kind}}, "required": ["kind"]}
+        for kind in range(40)
+    ]
+    guide = make(Kind.JSON, {"oneOf": options}, "auto")()
+    assert takes(guide, ids('{"name7":1,"kind":39}'), exact=False)

@@ -39,7 +39,7 @@ def test_large_choices_stay_small() -> None:
     assert not matches(chain, "a" * 500)
 
 
-@pytest.mark.parametrize("texts", [[], ["a", "b\0"], ["\ud800"]])
+@pytest.mark.parametrize("texts", [[], ["\ud800"]])
 def test_choices_that_cannot_be(texts: list[str]) -> None:
     """No texts, and characters that no generated text has, are refused."""
     with pytest.raises(PatternError):

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.languages.regex.language import Language
-from adapter.languages.regex.parse import parse
-from adapter.languages.regex.search import search_tree
+from adapter.languages.regex.parse import parse, search_tree
 from adapter.languages.regex.tree import PatternError, is_plain, plain_superset
 from tests.languages.conftest import COUNTED, Share
 from tests.languages.regex.patterns import matches, meaning

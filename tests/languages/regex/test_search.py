@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.languages.regex.language import Language, is_empty
-from adapter.languages.regex.parse import parse
-from adapter.languages.regex.search import search_tree
+from adapter.languages.regex.parse import parse, search_tree
 from adapter.languages.regex.tree import Node, PatternError
 
 PATTERNS = [
