@@ -36,12 +36,13 @@ def _cost(edges: Matrix, state: int) -> int:
     return sum(at == state for at, _ in edges) * sum(to == state for _, to in edges)
 
 
-def smallest(moves: list[dict[int, int]], accepts: list[bool]) -> list[int]:
+def smallest(moves: list[dict[int, int]], ends: list[int]) -> list[int]:
     """Of a complete or partial automaton, the class of each state: equal for equal languages.
 
     moves: from each state to each state that it leads to, the characters, as bits.
+    ends: for each state, a number of what a text may end with there.
     """
-    classes = [int(each) for each in accepts]
+    classes = ends
     while True:
         keys = [
             (classes[state], frozenset(_by_class(onward, classes).items()))

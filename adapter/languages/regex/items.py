@@ -50,15 +50,21 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """low to high times; possessive: as often as it can be, which is never reconsidered."""
+    """low to high times."""
 
     item: "Item"
     low: int
     high: int | None
-    possessive: bool = False
 
 
-Item: TypeAlias = Node | Behind | Ahead | Series | Options | Rounds
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """What matches in one way at most at a place."""
+
+    item: "Item"
+
+
+Item: TypeAlias = Node | Behind | Ahead | Series | Options | Rounds | Atomic
 
 PLAIN = (Chars, Sequence, Choice, Repeat, All, Not)
 """What is a tree already: it looks at no text but its own."""
@@ -96,6 +102,11 @@ def rounds(item: Item, low: int, high: int | None) -> Item:
     return item if (low, high) == (1, 1) else Rounds(item, low, high)
 
 
+def atomic(item: Item) -> Item:
+    """What is known to match in one way at most; of a tree that can be seen."""
+    return item if isinstance(item, PLAIN) else Atomic(item)
+
+
 def inside(item: Item) -> Iterator[Item]:
     """An item and all items in it, without the insides of trees."""
     pending = [item]
@@ -105,7 +116,7 @@ def inside(item: Item) -> Iterator[Item]:
         match each:
             case Series(inner) | Options(inner):
                 pending += inner
-            case Rounds(one, _, _, _) | Ahead(one, _):
+            case Rounds(one, _, _) | Ahead(one, _) | Atomic(one):
                 pending.append(one)
 
 
@@ -116,6 +127,22 @@ def is_zero_width(item: Item) -> bool:
             return True
         case Series(inner) | Options(inner):
             return all(map(is_zero_width, inner))
-        case Rounds(one, _, _, _):
+        case Rounds(one, _, _) | Atomic(one):
             return is_zero_width(one)
     return item == EMPTY
+
+
+def consumed(item: Item) -> Node:
+    """What an item matches, and maybe more, where nothing that looks around is asked."""
+    match item:
+        case Behind() | Ahead():
+            return EMPTY
+        case Series(parts):
+            return sequence(map(consumed, parts))
+        case Options(inner):
+            return choice(map(consumed, inner))
+        case Rounds(one, low, high):
+            return repeat(consumed(one), low, high)
+        case Atomic(one):
+            return consumed(one)
+    return item

@@ -11,21 +11,22 @@ from typing import TypeAlias
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.characters import TEXT
 from adapter.languages.regex.contexts import Contexts
-from adapter.languages.regex.equations import solved
 from adapter.languages.regex.items import (
     PLAIN,
     Ahead,
+    Atomic,
     Behind,
     Item,
     Options,
     Rounds,
     Series,
+    consumed,
     inside,
 )
 from adapter.languages.regex.language import is_empty
-from adapter.languages.regex.loops import LoopAhead
+from adapter.languages.regex.loops import Loop
+from adapter.languages.regex.settle import settled_at_start
 from adapter.languages.regex.tree import (
-    ANY_TEXT,
     EMPTY,
     NOTHING,
     Chars,
@@ -34,7 +35,7 @@ from adapter.languages.regex.tree import (
     children,
     choice,
     every,
-    matches_empty,
+    lengths,
     negation,
     repeat,
     sequence,
@@ -46,9 +47,11 @@ Rest: TypeAlias = tuple[Node, ...]
 MAX_NODES = 5000
 """Nodes of a tree with look-around, those that stand in several places counted in each."""
 
+_FEW_ROUNDS = 4
+"""Written out one by one; of more, characters are counted where that is the same."""
+
 _CONTEXT_WORK = 3000
 _LOOP_WORK = 20_000
-_PROOF_WORK = 5000
 _TOO_LARGE = "its look-around makes it too large"
 
 
@@ -58,6 +61,7 @@ def meaning(item: Item) -> Node:
     Raises:
         PatternError: there is look-around that is not supported, or it makes the tree too large.
     """
+    item = settled_at_start(item)
     if isinstance(item, PLAIN):
         return item
     befores = list(dict.fromkeys(each.before for each in inside(item) if isinstance(each, Behind)))
@@ -91,8 +95,11 @@ class _Look:
             case Ahead():
                 return _both(self._seen(item), rest)
             case Rounds():
-                return (self._possessive if item.possessive else self._rounds)(item, rest)
-        return self._plain(item, rest)
+                return self._rounds(item, rest)
+            case Atomic(inner):
+                return self._behind(inner, rest)
+            case tree:
+                return self._plain(tree, rest)
 
     def _plain(self, node: Node, rest: Rest) -> Rest:
         if len(set(map(id, rest))) == 1 or all(each == rest[0] for each in rest):
@@ -114,71 +121,33 @@ class _Look:
 
     # --- repeats
 
-    def _possessive(self, rounds: Rounds, rest: Rest) -> Rest:
-        item, low, high = rounds.item, rounds.low, rounds.high
-        if not isinstance(item, PLAIN) or matches_empty(item) or not is_prefix_free(item):
-            raise PatternError(
-                "a possessive quantifier is supported only where no match of what it repeats "
-                "is empty or begins another"
-            )
-        stop = negation(sequence([item, ANY_TEXT]))
-        stopped = tuple(every([node, stop]) for node in rest)
-        if high is None:
-            return self._plain(repeat(item, low, None), stopped)
-        full = self._plain(repeat(item, high, high), rest)
-        if low == high:
-            return full
-        return _either([self._plain(repeat(item, low, high - 1), stopped), full])
-
     def _rounds(self, rounds: Rounds, rest: Rest) -> Rest:
         item, low, high = rounds.item, rounds.low, rounds.high
-        if (apart := self._apart(rounds, rest)) is not None:
-            return apart
-        if high is None:
-            after = self._looped(item, rest)
-        else:
-            after = rest
-            for _ in range(high - low):
-                after = _either([rest, self.behind(item, after)])
+        if (counted := self._counted(rounds, rest)) is not None:
+            return counted
+        after = self._looped(item, rest) if high is None else rest
+        for _ in range(0 if high is None else high - low):
+            after = _either([rest, self.behind(item, after)])
         for _ in range(low):
             after = self.behind(item, after)
         return after
 
-    def _apart(self, rounds: Rounds, rest: Rest) -> Rest | None:
-        """As a repeat, and a complement: where no round's look-ahead can fail behind the rounds.
-
-        Of `(?:(?!B).)*` followed by C it is .*C and not .*B.*, if C never has B.
-        """
-        item = rounds.item
-        *looks, last = item.parts if isinstance(item, Series) else (item,)
-        if not isinstance(last, Chars) or not all(isinstance(look, Ahead) for look in looks):
+    def _counted(self, rounds: Rounds, rest: Rest) -> Rest | None:
+        """Any number of rounds in so many characters, where all have one length, and the rests."""
+        width, longest = lengths(consumed(rounds.item))
+        behind, longest_behind = lengths(choice(rest))
+        few = max(rounds.low, rounds.high or 0) <= _FEW_ROUNDS
+        if few or width != longest or behind != longest_behind:
             return None
-        seen = [self._seen(look) for look in looks if isinstance(look, Ahead)]
-        if any(node != states[0] for states in (rest, *seen) for node in states):
-            return None
-        failing = choice([negation(states[0]) for states in seen])
-        somewhere = sequence([ANY_TEXT, failing])
-        try:
-            if not is_empty(every([rest[0], somewhere]), Budget(_PROOF_WORK)):
-                return None
-        except BudgetExceededError:
-            return None
-        whole = sequence([repeat(last, rounds.low, rounds.high), rest[0]])
-        return (every([whole, negation(somewhere)]),) * len(rest)
+        low = width * rounds.low + behind
+        high = None if rounds.high is None else width * rounds.high + behind
+        length = repeat(Chars(TEXT), low, high)
+        return tuple(every([length, node]) for node in self._looped(rounds.item, rest))
 
     def _looped(self, item: Item, rest: Rest) -> Rest:
         """Any number of rounds."""
-        if any(map(_looks_ahead, inside(item))):
-            loop = LoopAhead(item, rest, self._contexts, self._seen, Budget(_LOOP_WORK))
-            return tuple(loop.texts(state, self._checked) for state in range(len(rest)))
-        states = range(len(rest))
-        matrix: dict[tuple[int, int], Node] = {}
-        for to in states:
-            only = tuple(EMPTY if state == to else NOTHING for state in states)
-            for state, node in enumerate(self.behind(item, only)):
-                if node != NOTHING:
-                    matrix[state, to] = node
-        return tuple(solved(matrix, list(rest), state, self._checked) for state in states)
+        loop = Loop(item, rest, self._contexts, self._seen, Budget(_LOOP_WORK))
+        return tuple(loop.texts(state, self._checked) for state in range(len(rest)))
 
     # --- size
 
@@ -202,14 +171,16 @@ def _both(one: Rest, other: Rest) -> Rest:
     return tuple(every(nodes) for nodes in zip(one, other, strict=True))
 
 
-def _looks_ahead(item: Item) -> bool:
-    return isinstance(item, Ahead) or (isinstance(item, Rounds) and item.possessive)
+def is_once(item: Item, budget: Budget) -> bool:
+    """Whether an item is known to match in one way at most at a place.
 
-
-def is_prefix_free(node: Node) -> bool:
-    """Whether no match begins another one, so that there is one way to match at a place."""
+    Raises:
+        BudgetExceededError: it takes more than the budget to find out.
+    """
+    if isinstance(item, Atomic | Ahead | Behind):
+        return True
+    if isinstance(item, Series) and all(is_once(part, budget) for part in item.parts):
+        return True
+    node = consumed(item)
     longer = sequence([node, repeat(Chars(TEXT), 1, None)])
-    try:
-        return is_empty(every([node, longer]), Budget(_PROOF_WORK))
-    except BudgetExceededError:
-        return False
+    return is_empty(every([node, longer]), budget)

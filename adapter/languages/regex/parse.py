@@ -20,16 +20,18 @@ from adapter.languages.characters import TEXT, only
 from adapter.languages.regex.boundaries import boundary
 from adapter.languages.regex.classes import code, read_class
 from adapter.languages.regex.items import (
-    PLAIN,
     Ahead,
     Behind,
     Item,
-    Rounds,
+    atomic,
+    consumed,
+    inside,
     options,
     rounds,
     series,
 )
-from adapter.languages.regex.look import is_prefix_free, meaning
+from adapter.languages.regex.look import is_once, meaning
+from adapter.languages.regex.settle import settled
 from adapter.languages.regex.tree import (
     ANY_TEXT,
     EMPTY,
@@ -39,6 +41,7 @@ from adapter.languages.regex.tree import (
     children,
     choice,
     is_plain,
+    matches_empty,
     negation,
     positions,
     sequence,
@@ -107,7 +110,7 @@ def _meaning(
     except RecursionError:
         raise PatternError(_TOO_DEEP) from None
     except BudgetExceededError:
-        raise PatternError("its character classes are too large together") from None
+        raise PatternError("its classes and atomic groups are too large together") from None
 
 
 _TOO_DEEP = f"it is nested too deeply, more than {MAX_DEPTH} levels"
@@ -145,6 +148,10 @@ class _Place:
     def inside(self) -> "_Place":
         """The place of an item of the sequence that stands here."""
         return replace(self, depth=self.depth + 1)
+
+    def widest(self) -> "_Place":
+        """This place, where classes hold what any reader takes them for."""
+        return replace(self, negative=True)
 
     def with_flags(self, add: int, remove: int) -> "_Place":
         kept = self.flags & ~_CLASS_FLAGS if add & _CLASS_FLAGS else self.flags
@@ -208,26 +215,84 @@ def _read_group(value: tuple[Any, int, int, Any], place: _Place) -> Item:
 
 def _read_repeat(value: tuple[int, int, Any], place: _Place) -> Item:
     low, high, items = value
-    return rounds(_item_of(items, place), int(low), _bound(high))
-
-
-def _read_possessive(value: tuple[int, int, Any], place: _Place) -> Item:
-    low, high, items = value
-    return Rounds(_item_of(items, place), int(low), _bound(high), possessive=True)
+    return rounds(settled(_item_of(items, place)), int(low), _bound(high))
 
 
 def _bound(high: Any) -> int | None:
     return None if high == code.MAXREPEAT else int(high)
 
 
+# Of what is atomic, the first of all ways to match is taken and never reconsidered.
+
+
+def _read_possessive(value: tuple[int, int, Any], place: _Place) -> Item:
+    """As many rounds as there can be: fewer than the most, where no other one can follow."""
+    low, high, items = int(value[0]), _bound(value[1]), value[2]
+    if high == 0:
+        return EMPTY
+    widest = _item_of(items, place.widest())
+    if low != high and matches_empty(consumed(widest)):
+        raise PatternError("a possessive quantifier is not supported on what can be empty")
+    if low <= 1:
+        # A further round that fails ends them: no round before it is reconsidered.
+        item = _read_atomic(items, place)
+    elif is_once(widest, place.budget):
+        item = _item_of(items, place)
+    else:
+        raise PatternError(
+            "a possessive quantifier of two rounds or more is not supported where a round can "
+            "match in several ways"
+        )
+    return atomic(_most_rounds(settled(item), low, high, _none_ahead(items, place)))
+
+
+def _most_rounds(item: Item, low: int, high: int | None, stop: Item) -> Item:
+    if low == high:
+        return rounds(item, low, high)
+    if high is None:
+        return series([rounds(item, low, None), stop])
+    return options([rounds(item, high, high), series([rounds(item, low, high - 1), stop])])
+
+
 def _read_atomic(items: Any, place: _Place) -> Item:
-    """Where there is one way to match, but for a greedy repeat at the end, which is possessive."""
-    greedy = items.data[-1:] if items.data and items.data[-1][0] is code.MAX_REPEAT else []
-    first = items.data[: len(items.data) - len(greedy)]
-    inner = series([_item(op, value, place.inside()) for op, value in first])
-    if not isinstance(inner, PLAIN) or not is_prefix_free(inner):
-        raise PatternError("an atomic group is supported only where no match of it begins another")
-    return series([inner, *(_read_possessive(value, place.inside()) for _, value in greedy)])
+    if _is_once(items, place):
+        return atomic(_item_of(items, place))
+    if not _is_once(items[:-1], place):
+        raise PatternError(
+            "an atomic group is not supported where what comes before its last part can match in "
+            "several ways"
+        )
+    op, value = items.data[-1]
+    return atomic(series([_item_of(items[:-1], place), _first_way(op, value, place.inside())]))
+
+
+def _first_way(op: Any, value: Any, place: _Place) -> Item:
+    """The first way in which an item matches."""
+    match op:
+        case code.MAX_REPEAT:
+            return _read_possessive(value, place)
+        case code.MIN_REPEAT:
+            return _read_possessive((value[0], value[0], value[2]), place)
+        case code.SUBPATTERN:
+            _, add, remove, items = value
+            return _read_atomic(items, place.with_flags(add, remove))
+        case code.BRANCH:
+            earlier = [_none_ahead(option, place) for option in value[1]]
+            return options(
+                series([*earlier[:index], _read_atomic(option, place)])
+                for index, option in enumerate(value[1])
+            )
+    return _item(op, value, place)
+
+
+def _none_ahead(items: Any, place: _Place) -> Item:
+    """Nothing, where the items do not match."""
+    return _read_ahead((1, items), place, negative=True)
+
+
+def _is_once(items: Any, place: _Place) -> bool:
+    """Whether there is one way at most to match, whatever readers take a class for."""
+    return is_once(_item_of(items, place.widest()), place.budget)
 
 
 # Look-around and anchors.
@@ -238,9 +303,9 @@ def _read_ahead(value: tuple[int, Any], place: _Place, *, negative: bool) -> Ite
     inner = _item_of(items, replace(place, negative=place.negative ^ negative))
     if direction > 0:
         return Ahead(series([inner, ANY_TEXT]), negative)
-    if not isinstance(inner, PLAIN):
-        raise PatternError("look-around inside a look-behind is not supported")
-    before = sequence([ANY_TEXT, inner])
+    if any(isinstance(each, Ahead) for each in inside(inner)):
+        raise PatternError("look-ahead inside a look-behind is not supported")
+    before = meaning(series([ANY_TEXT, inner]))
     return Behind(negation(before) if negative else before)
 
 

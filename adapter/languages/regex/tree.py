@@ -7,6 +7,7 @@ at: nothing is nested that need not be.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from math import inf
 from typing import TypeAlias
 
 from adapter.languages.characters import TEXT, Ranges, intersection, union
@@ -234,6 +235,26 @@ def matches_empty(node: Node) -> bool:
             return all(map(matches_empty, parts))
         case Not(inner):
             return not matches_empty(inner)
+
+
+def lengths(node: Node) -> tuple[int, float]:
+    """How many characters its texts have at least and at most; some may have none so few."""
+    match node:
+        case Chars():
+            return 1, 1
+        case Sequence(parts):
+            return sum(lengths(part)[0] for part in parts), sum(lengths(part)[1] for part in parts)
+        case Choice(options):
+            lows, highs = zip(*map(lengths, options), strict=True)
+            return min(lows), max(highs)
+        case Repeat(inner, low, high):
+            least, most = lengths(inner)
+            return least * low, inf if high is None else most * high
+        case All(parts):
+            lows, highs = zip(*map(lengths, parts), strict=True)
+            return max(lows), min(highs)
+        case Not(inner):
+            return int(matches_empty(inner)), inf
 
 
 def positions(node: Node) -> int:
