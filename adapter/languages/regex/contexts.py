@@ -49,6 +49,7 @@ class Contexts:
             self.moves.append({number: ranges(bits) for number, bits in onward.items()})
         self._holds = [tuple(map(self._terms.accepts, state)) for state in states]
         self._last = self._last_characters()
+        self._known: dict[tuple[int, int], tuple[Node, dict[int, Node]]] = {}
 
     def __len__(self) -> int:
         return len(self.moves)
@@ -61,6 +62,13 @@ class Contexts:
         """The texts of a tree that lead from a state, by the states that they lead to."""
         if len(self) == 1:
             return {0: node}
+        # By identity: the rounds of a repeat ask for the same tree.
+        known = self._known.get((state, id(node)))
+        if known is None:
+            known = self._known[state, id(node)] = node, self._after(state, node)
+        return known[1]
+
+    def _after(self, state: int, node: Node) -> dict[int, Node]:
         if self._last is None:
             ways = {to: every([node, self._way(state, to)]) for to in range(len(self))}
         else:

@@ -51,7 +51,8 @@ _FEW_ROUNDS = 4
 """Written out one by one; of more, characters are counted where that is the same."""
 
 _CONTEXT_WORK = 3000
-_LOOP_WORK = 20_000
+_WORK = 100_000
+"""Terms, moves and nodes on the way: less than a second."""
 _TOO_LARGE = "its look-around makes it too large"
 
 
@@ -75,6 +76,7 @@ def meaning(item: Item) -> Node:
 class _Look:
     def __init__(self, contexts: Contexts) -> None:
         self._contexts = contexts
+        self._work = Budget(_WORK)
         self._sizes: dict[int, tuple[Node, int]] = {}
 
     def behind(self, item: Item, rest: Rest) -> Rest:
@@ -134,10 +136,11 @@ class _Look:
 
     def _counted(self, rounds: Rounds, rest: Rest) -> Rest | None:
         """Any number of rounds in so many characters, where all have one length, and the rests."""
+        if max(rounds.low, rounds.high or 0) <= _FEW_ROUNDS:
+            return None
         width, longest = lengths(consumed(rounds.item))
         behind, longest_behind = lengths(choice(rest))
-        few = max(rounds.low, rounds.high or 0) <= _FEW_ROUNDS
-        if few or width != longest or behind != longest_behind:
+        if width != longest or behind != longest_behind:
             return None
         low = width * rounds.low + behind
         high = None if rounds.high is None else width * rounds.high + behind
@@ -146,14 +149,16 @@ class _Look:
 
     def _looped(self, item: Item, rest: Rest) -> Rest:
         """Any number of rounds."""
-        loop = Loop(item, rest, self._contexts, self._seen, Budget(_LOOP_WORK))
+        loop = Loop(item, rest, self._contexts, self._seen, self._work)
         return tuple(loop.texts(state, self._checked) for state in range(len(rest)))
 
     # --- size
 
     def _checked(self, node: Node) -> Node:
-        if self._size(node) > MAX_NODES:
+        size = self._size(node)
+        if size > MAX_NODES:
             raise PatternError(_TOO_LARGE)
+        self._work.spend(size)
         return node
 
     def _size(self, node: Node) -> int:

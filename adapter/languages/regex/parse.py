@@ -58,6 +58,8 @@ MAX_POSITIONS = 100_000
 MAX_RANGES = 100_000
 """Ranges of all classes together, and letters in any case: a byte can stand for 700 of them."""
 
+_MAX_PROOFS = 20_000
+
 
 def parse(pattern: str) -> Node:
     """What a pattern means to re.fullmatch.
@@ -105,7 +107,8 @@ def _meaning(
     """The texts that match as a whole, of what is put around a pattern."""
     try:
         items = _parsed(pattern)
-        start = _Place(_known_flags(items.state.flags), 0, Budget(MAX_RANGES), **place)
+        flags = _known_flags(items.state.flags)
+        start = _Place(flags, 0, Budget(MAX_RANGES), Budget(_MAX_PROOFS), **place)
         return _bounded(meaning(around(_item_of(items, start))))
     except RecursionError:
         raise PatternError(_TOO_DEEP) from None
@@ -138,6 +141,8 @@ class _Place:
     flags: int
     depth: int
     budget: Budget
+    proofs: Budget
+    """Of work to find out in how many ways what is atomic can match."""
     strict_end: bool = False
     """Nothing comes behind `$`, not even a newline."""
     part: bool = False
@@ -236,7 +241,7 @@ def _read_possessive(value: tuple[int, int, Any], place: _Place) -> Item:
     if low <= 1:
         # A further round that fails ends them: no round before it is reconsidered.
         item = _read_atomic(items, place)
-    elif is_once(widest, place.budget):
+    elif is_once(widest, place.proofs):
         item = _item_of(items, place)
     else:
         raise PatternError(
@@ -292,7 +297,7 @@ def _none_ahead(items: Any, place: _Place) -> Item:
 
 def _is_once(items: Any, place: _Place) -> bool:
     """Whether there is one way at most to match, whatever readers take a class for."""
-    return is_once(_item_of(items, place.widest()), place.budget)
+    return is_once(_item_of(items, place.widest()), place.proofs)
 
 
 # Look-around and anchors.

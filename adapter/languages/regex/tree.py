@@ -243,7 +243,8 @@ def lengths(node: Node) -> tuple[int, float]:
         case Chars():
             return 1, 1
         case Sequence(parts):
-            return sum(lengths(part)[0] for part in parts), sum(lengths(part)[1] for part in parts)
+            pairs = [*map(lengths, parts)]
+            return sum(low for low, _ in pairs), sum(high for _, high in pairs)
         case Choice(options):
             lows, highs = zip(*map(lengths, options), strict=True)
             return min(lows), max(highs)
