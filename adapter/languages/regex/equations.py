@@ -1,10 +1,11 @@
 """Systems of equations between languages, solved by Arden's rule: X = AX | B is A*B."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from adapter.languages.regex.tree import NOTHING, Node, choice, repeat, sequence
 
-Matrix = Mapping[tuple[int, int], Node]
+Matrix: TypeAlias = Mapping[tuple[int, int], Node]
 
 
 def solved(
@@ -14,26 +15,27 @@ def solved(
 
     check: is given every language on the way, and may raise.
     """
-    edges, ends = dict(matrix), list(rest)
+    ends = list(rest)
+    onward: list[dict[int, Node]] = [{} for _ in rest]
+    before: list[set[int]] = [set() for _ in rest]
+    for (at, to), node in matrix.items():
+        onward[at][to] = node
+        before[to].add(at)
     left = set(range(len(rest))) - {start}
     while left:
-        gone = min(left, key=lambda state: _cost(edges, state))
+        gone = min(left, key=lambda state: len(onward[state]) * len(before[state]))
         left.discard(gone)
-        loop = repeat(edges.pop((gone, gone), NOTHING), 0, None)
-        onward = {to: node for (at, to), node in edges.items() if at == gone}
-        before = {at: node for (at, to), node in edges.items() if to == gone}
-        edges = {pair: node for pair, node in edges.items() if gone not in pair}
-        for at, node in before.items():
-            way = sequence([node, loop])
+        loop = repeat(onward[gone].pop(gone, NOTHING), 0, None)
+        for to in onward[gone]:
+            before[to].discard(gone)
+        for at in before[gone] - {gone}:
+            way = sequence([onward[at].pop(gone), loop])
             ends[at] = check(choice([ends[at], sequence([way, ends[gone]])]))
-            for to, next_node in onward.items():
-                known = edges.get((at, to), NOTHING)
-                edges[at, to] = check(choice([known, sequence([way, next_node])]))
-    return check(sequence([repeat(edges.get((start, start), NOTHING), 0, None), ends[start]]))
-
-
-def _cost(edges: Matrix, state: int) -> int:
-    return sum(at == state for at, _ in edges) * sum(to == state for _, to in edges)
+            for to, node in onward[gone].items():
+                known = onward[at].get(to, NOTHING)
+                onward[at][to] = check(choice([known, sequence([way, node])]))
+                before[to].add(at)
+    return check(sequence([repeat(onward[start].get(start, NOTHING), 0, None), ends[start]]))
 
 
 def smallest(moves: list[dict[int, int]], ends: list[int]) -> list[int]:

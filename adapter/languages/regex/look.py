@@ -51,7 +51,7 @@ _FEW_ROUNDS = 4
 """Written out one by one; of more, characters are counted where that is the same."""
 
 _CONTEXT_WORK = 3000
-_WORK = 100_000
+_WORK = 60_000
 """Terms, moves and nodes on the way: less than a second."""
 _TOO_LARGE = "its look-around makes it too large"
 
