@@ -49,22 +49,26 @@ def _table(node: Keywords, name: str) -> Mapping[str, Any]:
     return value
 
 
-def _rules(node: Keywords) -> Iterable[tuple[Names, Any]]:
-    """Each set of names that is spoken of, and the schema of its members' values."""
+def _rules(node: Keywords, met: bool) -> Iterable[tuple[Names, Any]]:
+    """Each set of names that is spoken of, and the schema of its members' values.
+
+    Where readers of a pattern differ on a name, both what matches and what does not is to hold.
+    """
     spoken: list[Names] = []
     for name, schema in _table(node, "properties").items():
         spoken.append(listed(name))
         yield spoken[-1], schema
     for pattern, schema in _table(node, "patternProperties").items():
-        spoken.append(Matching(search_tree(pattern)))
-        yield spoken[-1], schema
+        narrow, wide = Matching(search_tree(pattern)), Matching(search_tree(pattern, widest=True))
+        spoken.append(narrow if met else wide)
+        yield wide if met else narrow, schema
     if "additionalProperties" in node:
         yield other(either(spoken)), node["additionalProperties"]
 
 
 def of_members(node: Keywords, schemas: Schemas, met: bool) -> Form:
     """properties, patternProperties and additionalProperties, which speak of one another."""
-    rules = list(_rules(node))
+    rules = list(_rules(node, met))
     if met:
         made = (Rule(names, schemas.conditions(schema)) for names, schema in rules)
         everything = "additionalProperties" in node

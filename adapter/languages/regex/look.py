@@ -89,13 +89,8 @@ class _Look:
                 return reduce(lambda after, part: self.behind(part, after), reversed(parts), rest)
             case Options(options):
                 return _either([self.behind(option, rest) for option in options])
-            case Behind(before):
-                holds = (self._contexts.holds(state, before) for state in range(len(rest)))
-                return tuple(
-                    node if held else NOTHING for node, held in zip(rest, holds, strict=True)
-                )
-            case Ahead():
-                return _both(self._seen(item), rest)
+            case Behind() | Ahead():
+                return self._looked(item, rest)
             case Rounds():
                 return self._rounds(item, rest)
             case Atomic(inner):
@@ -115,6 +110,14 @@ class _Look:
                 ]
             )
             for state in range(len(rest))
+        )
+
+    def _looked(self, look: Behind | Ahead, rest: Rest) -> Rest:
+        if isinstance(look, Ahead):
+            return tuple(every(nodes) for nodes in zip(self._seen(look), rest, strict=True))
+        return tuple(
+            node if self._contexts.holds(state, look.before) else NOTHING
+            for state, node in enumerate(rest)
         )
 
     def _seen(self, ahead: Ahead) -> Rest:
@@ -170,10 +173,6 @@ class _Look:
 
 def _either(rests: list[Rest]) -> Rest:
     return tuple(choice(nodes) for nodes in zip(*rests, strict=True))
-
-
-def _both(one: Rest, other: Rest) -> Rest:
-    return tuple(every(nodes) for nodes in zip(one, other, strict=True))
 
 
 def is_once(item: Item, budget: Budget) -> bool:

@@ -250,5 +250,3 @@ def _added(targets: dict[int, _Ahead], bits: int, ahead: _Ahead) -> dict[int, _A
         if held & bits:
             found[held & bits] = [*ways, *ahead[0]], [*outs, *ahead[1]]
     return found
-
-
