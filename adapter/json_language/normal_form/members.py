@@ -49,21 +49,26 @@ def _table(node: Keywords, name: str) -> Mapping[str, Any]:
     return value
 
 
-def _rules(node: Keywords, met: bool) -> Iterable[tuple[Names, Any]]:
+def _named(node: Keywords, *, widest: bool) -> Iterable[tuple[Names, Any]]:
     """Each set of names that is spoken of, and the schema of its members' values.
 
-    Where readers of a pattern differ on a name, both what matches and what does not is to hold.
+    widest: of a pattern, the names that any reader takes for matched; else those that all do.
     """
-    spoken: list[Names] = []
     for name, schema in _table(node, "properties").items():
-        spoken.append(listed(name))
-        yield spoken[-1], schema
+        yield listed(name), schema
     for pattern, schema in _table(node, "patternProperties").items():
-        narrow, wide = Matching(search_tree(pattern)), Matching(search_tree(pattern, widest=True))
-        spoken.append(narrow if met else wide)
-        yield wide if met else narrow, schema
+        yield Matching(search_tree(pattern, widest=widest)), schema
+
+
+def _rules(node: Keywords, met: bool) -> Iterable[tuple[Names, Any]]:
+    """The schemas of all names; a name that readers differ on has those of both readings."""
+    yield from _named(node, widest=met)
     if "additionalProperties" in node:
-        yield other(either(spoken)), node["additionalProperties"]
+        yield other(_spoken(node, widest=not met)), node["additionalProperties"]
+
+
+def _spoken(node: Keywords, *, widest: bool) -> Names:
+    return either(names for names, _ in _named(node, widest=widest))
 
 
 def of_members(node: Keywords, schemas: Schemas, met: bool) -> Form:
@@ -75,7 +80,7 @@ def of_members(node: Keywords, schemas: Schemas, met: bool) -> Form:
         return objects(
             Object(
                 frozenset(rule for rule in made if rule.conditions != ANYTHING),
-                evaluated=ALL_NAMES if everything else either(names for names, _ in rules),
+                evaluated=ALL_NAMES if everything else _spoken(node, widest=False),
                 order=tuple(_table(node, "properties")),
             )
         )
