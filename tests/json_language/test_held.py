@@ -185,12 +185,18 @@ KINDS: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
         [{"aaab": 1}, {"b": 1}],
     ),
     (
-        {"patternProperties": {r"^\w$": {"type": "integer"}}, "additionalProperties": {"const": "x"}},
+        {
+            "patternProperties": {r"^\w$": {"type": "integer"}},
+            "additionalProperties": {"const": "x"},
+        },
         [{"a": 1, "-": "x"}],
         [{"é": "x"}, {"a": "x"}, {"-": 1}],
     ),
     (
-        {"patternProperties": {r"^\w$": {"type": "integer"}}, "unevaluatedProperties": {"const": 1}},
+        {
+            "patternProperties": {r"^\w$": {"type": "integer"}},
+            "unevaluatedProperties": {"const": 1},
+        },
         [{"a": 1, "-": 1, "é": 1}],
         [{"é": "x"}, {"a": "x"}, {"-": 2}],
     ),

@@ -36,6 +36,7 @@ from adapter.guided.program import Members, Part, Program, Shape, Whitespace
 from adapter.guided.whitespace import DEFAULT
 from adapter.json_language.grammar.places import Place
 from adapter.json_language.grammar.write import Held, TooLargeError, held
+from adapter.languages.budget import BudgetExceededError
 from adapter.languages.grammar.write import as_ebnf, as_lark
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
@@ -118,8 +119,11 @@ class ConstraintCompiler:
         node = parse(constraint.text)
         if is_plain(node):
             return self._first(constraint, _regex_parts(constraint.backend, node))
-        if is_empty(node):
-            raise PatternError("no text matches it")
+        try:
+            if is_empty(node):
+                raise PatternError("no text matches it")
+        except BudgetExceededError:
+            raise PatternError("its look-around is too large") from None
         parts = _guarded_parts(constraint.backend, node)
         backend = GUIDANCE if constraint.backend == AUTO else constraint.backend
         return self._from_parts(list(map(self._prepared, parts)), backend, None)
