@@ -131,7 +131,7 @@ class Settings:
     guided_retries: int = _set_by(
         "--guided-retries",
         "How many times a text that failed that check is made again, before the request fails.",
-        "3",
+        "5",
         int,
         allows=lambda value: 0 <= value <= 100,
         bounds="from 0 to 100",

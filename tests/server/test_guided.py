@@ -184,12 +184,12 @@ def test_text_that_fails_its_check(
 ) -> None:
     """A finished text that is not what was asked for is no answer but an error, and never shown."""
     service.schema = "{}"
-    service.faults = [NotSatisfied("no")] * 4
-    for _ in range(4):
+    service.faults = [NotSatisfied("no")] * 6
+    for _ in range(6):
         client.will_answer(said("1", 52, EOS, finish="stop"))
     got = ask(server, guided_json={}, stream=stream)
     assert (got.status, got.error()["code"]) == (500, "constraint_not_satisfied")
-    assert len(client.calls) == 4
+    assert len(client.calls) == 6
 
 
 @pytest.mark.parametrize("stream", [False, True])
