@@ -122,7 +122,7 @@ def _bound_memory() -> None:
 
 
 def _check(request: Message) -> Message:
-    return {"fault": text_fault(json.loads(request["schema"]), request["text"])}
+    return {"fault": text_fault(request["schema"], request["text"])}
 
 
 def _compile(compiler: ConstraintCompiler, request: Message) -> Message:
