@@ -164,7 +164,7 @@ class ConstraintCompiler:
         except SchemaError:
             if fault := validation.schema_fault(schema):
                 raise Refused(f"{constraint.field} is not a JSON schema: {_line(fault)}.") from None
-            self._compile_part(part)  # llguidance may know a closer reason
+            self._raise_closer_reason(part)
             raise
         if own is not None and own.complete:
             return Part("guidance", "lark", own.lark), _members(own.places), False
@@ -185,6 +185,14 @@ class ConstraintCompiler:
         if own is None:
             return part, _NAMES, True
         return Part("guidance", "lark", own.lark), _members(own.places), True
+
+    def _raise_closer_reason(self, part: Part) -> None:
+        """llguidance says more closely what of a schema cannot be satisfied, where it reads it."""
+        try:
+            self._compile_part(part)
+        except ValueError as error:
+            if "Unsatisfiable" in str(error):
+                raise
 
     def _held(self, schema: Schema) -> Held | None:
         """The schema's own grammar; None where it, or what llguidance makes of it, is too large.

@@ -67,16 +67,21 @@ def rewrite(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
     node = change(schema)
     if not isinstance(node, dict):
         return node
+    return with_children(node, lambda inner: rewrite(inner, change))
+
+
+def with_children(node: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A copy of a schema where those directly inside were passed through `change`."""
     node = dict(node)
     for name in _ONE:
         if isinstance(node.get(name), dict):
-            node[name] = rewrite(node[name], change)
+            node[name] = change(node[name])
     for name in _LIST:
         if isinstance(node.get(name), list):
-            node[name] = [rewrite(item, change) for item in node[name]]
+            node[name] = [change(item) for item in node[name]]
     for name in _TABLE:
         if isinstance(node.get(name), dict):
-            node[name] = {key: rewrite(item, change) for key, item in node[name].items()}
+            node[name] = {key: change(item) for key, item in node[name].items()}
     return node
 
 
