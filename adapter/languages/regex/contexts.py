@@ -1,5 +1,7 @@
 """What a pattern has to know of the text before a place: a small automaton, and ways through it."""
 
+from collections.abc import Callable
+
 from adapter.languages.budget import Budget
 from adapter.languages.characters import TEXT, Ranges, intersection
 from adapter.languages.regex import tree
@@ -50,6 +52,7 @@ class Contexts:
         self._holds = [tuple(map(self._terms.accepts, state)) for state in states]
         self._last = self._last_characters()
         self._known: dict[tuple[int, int], tuple[Node, dict[int, Node]]] = {}
+        self._ways: dict[tuple[int, int], Node] = {}
 
     def __len__(self) -> int:
         return len(self.moves)
@@ -58,19 +61,22 @@ class Contexts:
         """Whether the text before is in one of the languages."""
         return self._holds[state][self._numbers[before]]
 
-    def after(self, state: int, node: Node) -> dict[int, Node]:
-        """The texts of a tree that lead from a state, by the states that they lead to."""
+    def after(self, state: int, node: Node, check: Callable[[Node], Node]) -> dict[int, Node]:
+        """The texts of a tree that lead from a state, by the states that they lead to.
+
+        check: is given every language on the way, and may raise.
+        """
         if len(self) == 1:
             return {0: node}
         # By identity: the rounds of a repeat ask for the same tree.
         known = self._known.get((state, id(node)))
         if known is None:
-            known = self._known[state, id(node)] = node, self._after(state, node)
+            known = self._known[state, id(node)] = node, self._after(state, node, check)
         return known[1]
 
-    def _after(self, state: int, node: Node) -> dict[int, Node]:
+    def _after(self, state: int, node: Node, check: Callable[[Node], Node]) -> dict[int, Node]:
         if self._last is None:
-            ways = {to: every([node, self._way(state, to)]) for to in range(len(self))}
+            ways = {to: every([node, self._way(state, to, check)]) for to in range(len(self))}
         else:
             ways = {to: ending(node, ranges) for to, ranges in self._last.items()}
             if matches_empty(node):
@@ -98,14 +104,18 @@ class Contexts:
         first = self.moves[0]
         return first if all(onward == first for onward in self.moves) else None
 
-    def _way(self, start: int, end: int) -> Node:
-        matrix = {
-            (at, to): Chars(ranges)
-            for at, onward in enumerate(self.moves)
-            for to, ranges in onward.items()
-        }
-        rest: list[Node] = [EMPTY if state == end else tree.NOTHING for state in range(len(self))]
-        return solved(matrix, rest, start)
+    def _way(self, start: int, end: int, check: Callable[[Node], Node]) -> Node:
+        if (start, end) not in self._ways:
+            matrix = {
+                (at, to): Chars(ranges)
+                for at, onward in enumerate(self.moves)
+                for to, ranges in onward.items()
+            }
+            rest: list[Node] = [
+                EMPTY if state == end else tree.NOTHING for state in range(len(self))
+            ]
+            self._ways[start, end] = solved(matrix, rest, start, check)
+        return self._ways[start, end]
 
 
 def ending(node: Node, ranges: Ranges) -> Node:

@@ -8,9 +8,7 @@ from adapter.languages.regex.tree import NOTHING, Node, choice, repeat, sequence
 Matrix: TypeAlias = Mapping[tuple[int, int], Node]
 
 
-def solved(
-    matrix: Matrix, rest: list[Node], start: int, check: Callable[[Node], Node] = lambda node: node
-) -> Node:
+def solved(matrix: Matrix, rest: list[Node], start: int, check: Callable[[Node], Node]) -> Node:
     """The language of `start`, of X[i] = matrix[i, 0] X[0] | ... | rest[i].
 
     check: is given every language on the way, and may raise.

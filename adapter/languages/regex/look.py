@@ -105,7 +105,7 @@ class _Look:
             choice(
                 [
                     sequence([way, rest[to]])
-                    for to, way in self._contexts.after(state, node).items()
+                    for to, way in self._contexts.after(state, node, self._checked).items()
                     if rest[to] != NOTHING
                 ]
             )

@@ -149,6 +149,7 @@ HOSTILE = {
     "look-ahead with many states": "(?:a(?=.{12}b)|b)*",
     "word boundaries in many rounds": r"(?:a\b|\Bb.){50,90}",
     "a look-behind with many states": "(?:(?s:.)*(?<=a.{11})b)*",
+    "look-behind of many lengths": "(?<!a.{0,6}b)(?:c|d(?<!e.{0,5}f))*",
     "look-behind many times over": "".join(f"(?<!{i:03}).*" for i in range(300)),
     "atomic groups in one another": "(?>" * 90 + "a|ab" + ")" * 90,
     "many atomic groups": "(?>a|ab|abc|b)" * 1000,
