@@ -272,8 +272,8 @@ FIELDS: dict[str, Field] = {
     ),
     "guided_json": _row("honoured", *checks.constraint("guided_json"), _constraint("guided_json")),
     "guided_regex": _row(
-        "honoured: the language of Python's `re.fullmatch`; look-around, "
-        "back-references and word boundaries are refused",
+        "honoured: the language of Python's `re.fullmatch`, look-around and word boundaries "
+        "included; back-references are refused",
         checks.only_constraint("guided_regex"),
         *checks.constraint("guided_regex"),
         _constraint("guided_regex"),

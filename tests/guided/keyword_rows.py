@@ -58,6 +58,7 @@ ROWS = (
     Row("`pattern`", {"type": "string", "pattern": "^[A-Z]{2}[0-9]+$"}),
     Row("`pattern`, look-ahead", {"pattern": "^(?=.*[A-Z])(?!.*x).{4,}$"}),
     Row("`pattern`, look-behind", {"pattern": "(?<=a)b(?<!c)"}),
+    Row("`pattern`, atomic and possessive", {"pattern": "^(?>a|ab)c*+$"}),
     Row("`pattern`, word boundaries", {"pattern": r"\bab\b"}),
     Row("`pattern`, back-reference", {"pattern": r"^(a|b)\1$"}),
     Row("`not` of `pattern`", {"type": "string", "not": {"pattern": "^[ab]"}}),

@@ -44,6 +44,8 @@ STRINGS: dict[str, dict[str, Any]] = {
     "pattern": {"pattern": "^[a-f<|]+$"},
     "search": {"pattern": "ab|é"},
     "look-ahead": {"pattern": "^(?=.*[A-Z])(?=.*[0-9]).{2,6}$"},
+    "look-behind": {"pattern": r"^(?:(?!-)[a-c-]{1,3}(?<!-)(?:\.|$))+$"},
+    "word boundary": {"pattern": r"^(?:\b\w|\B.){1,6}$"},
     "not enum": {"not": {"enum": ["abc", "", "ab", "<|im_start|>"]}},
     "not pattern": {"not": {"pattern": "b"}},
     "enum": {"enum": ["abc", "Ab1", "<|im_end|>", '"', "\\", "é"]},
@@ -174,6 +176,10 @@ PATTERNS = (
     r"a?b?c?",
     r"(?=.*[A-Z])[A-Za-z]{2,4}",
     r"(?!admin$)[a-n]{1,5}",
+    r"(?:a|b(?=a)){1,6}",
+    r"[a-c ]{2,6}(?<!\w)!",
+    r"(?:\b[ab]{1,2}\b ?){1,2}",
+    r'"(?>[^"\\a-z]++|\\.)*+"',
 )
 GRAMMARS = (
     'root ::= "[" item ("," item){0,3} "]"\nitem ::= [0-9]+ | root',

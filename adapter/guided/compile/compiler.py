@@ -37,15 +37,15 @@ from adapter.guided.whitespace import DEFAULT
 from adapter.json_language.grammar.places import Place
 from adapter.json_language.grammar.write import Held, TooLargeError, held
 from adapter.languages import exact_json
+from adapter.languages.budget import BudgetExceededError
 from adapter.languages.grammar.write import as_ebnf, as_lark
 from adapter.languages.json_schema.documents import METASCHEMAS, Documents
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.choices import choices
 from adapter.languages.regex.language import is_empty
-from adapter.languages.regex.parse import parse
-from adapter.languages.regex.search import match_tree
-from adapter.languages.regex.tree import Node, PatternError
+from adapter.languages.regex.parse import parse, parse_part
+from adapter.languages.regex.tree import Node, PatternError, is_plain, plain_superset
 from adapter.languages.regex.whitespace import json_whitespace, whitespace_automaton
 from adapter.languages.regex.write import to_ebnf, to_lark_terminal, to_python, to_rust
 
@@ -121,7 +121,20 @@ class ConstraintCompiler:
         if constraint.kind is Kind.CHOICE:
             node = choices(json.loads(constraint.text))
             return self._first(constraint, _regex_parts(constraint.backend, node))
-        return self._first(constraint, _pattern_parts(constraint))
+        return self._regex(constraint)
+
+    def _regex(self, constraint: Constraint) -> Compiled:
+        node = parse(constraint.text)
+        if is_plain(node):
+            return self._first(constraint, _regex_parts(constraint.backend, node))
+        try:
+            if is_empty(node):
+                raise PatternError("no text matches it")
+        except BudgetExceededError:
+            raise PatternError("its look-around is too large") from None
+        parts = _guarded_parts(constraint.backend, node)
+        backend = GUIDANCE if constraint.backend == AUTO else constraint.backend
+        return self._from_parts(list(map(self._prepared, parts)), backend, None)
 
     # --- JSON
 
@@ -308,17 +321,12 @@ def _members(places: Sequence[Place]) -> Members:
     return Members(tuple(shapes))
 
 
-def _pattern_parts(constraint: Constraint) -> list[Part]:
-    """Of what only llguidance can hold, its grammar."""
-    try:
-        return _regex_parts(constraint.backend, parse(constraint.text))
-    except PatternError:
-        if constraint.backend not in (AUTO, GUIDANCE):
-            raise
-        tree = match_tree(constraint.text)
-        if is_empty(tree):
-            raise
-    return [Part("guidance", "lark", f"start: T\nT: {to_lark_terminal(tree)}\n")]
+def _guarded_parts(backend: str, node: Node) -> list[Part]:
+    """What llguidance alone can hold, and beside it what a named library can hold of it."""
+    guard = Part("guidance", "lark", f"start: T\nT: {to_lark_terminal(node)}\n")
+    if backend in (AUTO, GUIDANCE):
+        return [guard]
+    return [guard, *_regex_parts(backend, plain_superset(node))]
 
 
 def _regex_parts(backend: str, node: Node) -> list[Part]:
@@ -348,7 +356,7 @@ def _whitespace_pattern(constraint: Constraint) -> Node | None:
     if constraint.whitespace is None:
         return None
     try:
-        return json_whitespace(parse(constraint.whitespace))
+        return json_whitespace(parse_part(constraint.whitespace))
     except PatternError as error:
         raise Refused(
             f"guided_whitespace_pattern: {_line(str(error))}.", field="guided_whitespace_pattern"

@@ -26,7 +26,7 @@ from adapter.json_language.normal_form.names import (
 from adapter.json_language.normal_form.scalars import Keywords, count_of
 from adapter.json_language.normal_form.schemas import NotHeldError, Schemas
 from adapter.languages.json_schema.schema import SchemaError
-from adapter.languages.regex.search import search_tree
+from adapter.languages.regex.parse import search_tree
 from adapter.languages.regex.tree import choice
 
 MEMBERS = ("properties", "patternProperties", "additionalProperties")
@@ -49,29 +49,38 @@ def _table(node: Keywords, name: str) -> Mapping[str, Any]:
     return value
 
 
-def _rules(node: Keywords) -> Iterable[tuple[Names, Any]]:
-    """Each set of names that is spoken of, and the schema of its members' values."""
-    spoken: list[Names] = []
+def _named(node: Keywords, *, widest: bool) -> Iterable[tuple[Names, Any]]:
+    """Each set of names that is spoken of, and the schema of its members' values.
+
+    widest: of a pattern, the names that any reader takes for matched; else those that all do.
+    """
     for name, schema in _table(node, "properties").items():
-        spoken.append(listed(name))
-        yield spoken[-1], schema
+        yield listed(name), schema
     for pattern, schema in _table(node, "patternProperties").items():
-        spoken.append(Matching(search_tree(pattern)))
-        yield spoken[-1], schema
+        yield Matching(search_tree(pattern, widest=widest)), schema
+
+
+def _rules(node: Keywords, met: bool) -> Iterable[tuple[Names, Any]]:
+    """The schemas of all names; a name that readers differ on has those of both readings."""
+    yield from _named(node, widest=met)
     if "additionalProperties" in node:
-        yield other(either(spoken)), node["additionalProperties"]
+        yield other(_spoken(node, widest=not met)), node["additionalProperties"]
+
+
+def _spoken(node: Keywords, *, widest: bool) -> Names:
+    return either(names for names, _ in _named(node, widest=widest))
 
 
 def of_members(node: Keywords, schemas: Schemas, met: bool) -> Form:
     """properties, patternProperties and additionalProperties, which speak of one another."""
-    rules = list(_rules(node))
+    rules = list(_rules(node, met))
     if met:
         made = (Rule(names, schemas.conditions(schema)) for names, schema in rules)
         everything = "additionalProperties" in node
         return objects(
             Object(
                 frozenset(rule for rule in made if rule.conditions != ANYTHING),
-                evaluated=ALL_NAMES if everything else either(names for names, _ in rules),
+                evaluated=ALL_NAMES if everything else _spoken(node, widest=False),
                 order=tuple(_table(node, "properties")),
             )
         )

@@ -25,7 +25,7 @@ from adapter.languages.json_schema.formats import format_tree
 from adapter.languages.json_schema.numbers import Numbers
 from adapter.languages.json_schema.schema import SchemaError
 from adapter.languages.regex.choices import choices
-from adapter.languages.regex.search import search_tree
+from adapter.languages.regex.parse import search_tree
 from adapter.languages.regex.tree import Node, counted, negation
 
 Keywords = Mapping[str, Any]
@@ -237,7 +237,7 @@ def of_pattern(node: Keywords, met: bool) -> Form:
     """pattern: found anywhere in the string."""
     if not isinstance(node["pattern"], str):
         raise SchemaError("pattern must be a string")
-    return _strings(search_tree(node["pattern"], exact=not met), met)
+    return _strings(search_tree(node["pattern"], widest=not met), met)
 
 
 def of_min_length(node: Keywords, met: bool) -> Form:

@@ -7,7 +7,7 @@ from adapter.languages.grammar.escapes import unescaped
 from adapter.languages.grammar.read_rules import Reader, special
 from adapter.languages.grammar.rules import Element, GrammarError, Rule
 from adapter.languages.grammar.tokens import LARK_TOKEN, Token
-from adapter.languages.regex.parse import parse
+from adapter.languages.regex.parse import parse_part
 from adapter.languages.regex.tree import PatternError
 from adapter.languages.regex.write import to_lark
 
@@ -144,7 +144,7 @@ def _regex(token: Token) -> str:
     body, _, flags = token.text[1:].rpartition("/")
     body = body.replace("\\/", "/")
     try:
-        return f"/{to_lark(parse(f'(?{flags}:{body})' if flags else body))}/"
+        return f"/{to_lark(parse_part(f'(?{flags}:{body})' if flags else body))}/"
     except PatternError as error:
         raise GrammarError(f"{token.text[:40]}: {error}", token.line) from None
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from adapter.languages import characters
 from adapter.languages.budget import Budget
 from adapter.languages.characters import Ranges, complement, intersection, union
-from adapter.languages.regex.tree import Chars, PatternError
+from adapter.languages.regex.tree import Node, PatternError, counted
 
 code: Any = import_module("re._constants")  # the opcodes have no public name
 
@@ -30,8 +30,12 @@ _CATEGORIES = {
 }
 
 
-def read_class(items: Iterable[tuple[Any, Any]], flags: int, budget: Budget) -> Chars:
+def read_class(
+    items: Iterable[tuple[Any, Any]], flags: int, budget: Budget, *, widest: bool = False
+) -> Node:
     """The characters of text in a set; budget: of ranges, and of letters in any case.
+
+    widest: those that it holds under either reading, for a set of what must not match.
 
     Raises:
         PatternError: there are none.
@@ -41,18 +45,20 @@ def read_class(items: Iterable[tuple[Any, Any]], flags: int, budget: Budget) -> 
     flags &= re.IGNORECASE | re.ASCII
     if flags & re.IGNORECASE:
         budget.spend(characters.count_cased(_members(items)))
-    chars = _read(items, flags)
-    budget.spend(len(chars.ranges))
-    return chars
+    ranges = _read(items, flags, widest)
+    budget.spend(len(ranges))
+    if not ranges and not widest:
+        raise PatternError("a character class matches no character, or none but NUL and surrogates")
+    return counted(ranges, 1, 1)
 
 
 @lru_cache(64)
-def _read(items: Items, flags: int) -> Chars:
+def _read(items: Items, flags: int, widest: bool) -> Ranges:
+    if widest:
+        others = items[1:] if items[0][0] is code.NEGATE else ((code.NEGATE, None), *items)
+        return intersection(complement(_read(others, flags, False)), characters.TEXT)
     negated = items[0][0] is code.NEGATE
-    ranges = intersection((_left_out if negated else _held)(items, flags), characters.TEXT)
-    if not ranges:
-        raise PatternError("a character class matches no character, or none but NUL and surrogates")
-    return Chars(ranges)
+    return intersection((_left_out if negated else _held)(items, flags), characters.TEXT)
 
 
 def _held(items: Items, flags: int) -> Ranges:

@@ -34,12 +34,12 @@ _CHARS, _THEN, _CHOICE, _ALL, _NOT, _REPEAT = range(6)
 
 
 class Terms:
-    """The terms of one tree."""
+    """The terms of some trees."""
 
-    def __init__(self, node: Node, budget: Budget) -> None:
-        """budget: of terms and moves."""
+    def __init__(self, nodes: Iterable[Node], budget: Budget) -> None:
+        """nodes: all that will be read; budget: of terms and moves."""
         text = Chars(TEXT)
-        self.alphabet = Alphabet([text, *classes(node)])
+        self.alphabet = Alphabet([text, *chain.from_iterable(map(classes, nodes))])
         self._full = self.alphabet.bits(text)
         self._budget = budget
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -53,7 +53,6 @@ class Terms:
         self._new((_ALL, frozenset()), True, (0, 0))
         self._new((_REPEAT, 3, 0, None), True, (0, inf))
         self._new(any_character, False, (1, 1))
-        self.start = self._read(node)
 
     def accepts(self, term: int) -> bool:
         """Whether the text may end here."""
@@ -83,7 +82,8 @@ class Terms:
             self._lengths.append(lengths)
         return number
 
-    def _read(self, node: Node) -> int:
+    def read(self, node: Node) -> int:
+        """The term of a tree."""
         match node:
             case Chars():
                 bits = self.alphabet.bits(node) & self._full
@@ -91,16 +91,16 @@ class Terms:
             case Sequence(parts):
                 term = EMPTY
                 for part in reversed(parts):
-                    term = self._then(self._read(part), term)
+                    term = self._then(self.read(part), term)
                 return term
             case Choice(options):
-                return self._choice(map(self._read, options))
+                return self.choice(map(self.read, options))
             case Repeat(inner, low, high):
-                return self._repeat(self._read(inner), low, high)
+                return self._repeat(self.read(inner), low, high)
             case All(parts):
-                return self._all(map(self._read, parts))
+                return self.every(map(self.read, parts))
             case Not(inner):
-                return self._not(self._read(inner))
+                return self._not(self.read(inner))
 
     def _then(self, first: int, second: int) -> int:
         if NOTHING in (first, second):
@@ -111,7 +111,8 @@ class Terms:
         (low, high), (more_low, more_high) = self._lengths[first], self._lengths[second]
         return self._new((_THEN, first, second), accepts, (low + more_low, high + more_high))
 
-    def _choice(self, terms: Iterable[int]) -> int:
+    def choice(self, terms: Iterable[int]) -> int:
+        """What one of the terms matches."""
         options = self._flat(_CHOICE, terms)
         options.discard(NOTHING)
         if EMPTY in options and any(self._accepts[each] for each in options if each != EMPTY):
@@ -126,7 +127,8 @@ class Terms:
         lows, highs = zip(*(self._lengths[each] for each in options), strict=True)
         return self._new((_CHOICE, frozenset(options)), accepts, (min(lows), max(highs)))
 
-    def _all(self, terms: Iterable[int]) -> int:
+    def every(self, terms: Iterable[int]) -> int:
+        """What all of the terms match."""
         parts = self._flat(_ALL, terms)
         parts.discard(ANY)
         if NOTHING in parts or any(self._not(each) in parts for each in self._nots(parts)):
@@ -218,7 +220,7 @@ class Terms:
             if rest := bits & ~covered:
                 parts[rest] = (target,)
             covered |= bits
-        return _gathered((bits, self._choice(targets)) for bits, targets in parts.items())
+        return _gathered((bits, self.choice(targets)) for bits, targets in parts.items())
 
     def _common(self, terms: Iterable[int]) -> Moves:
         """What all of some terms can go on with."""
@@ -232,7 +234,7 @@ class Terms:
                 for bits, target in moves
                 if (both := known & bits)
             ]
-        return _gathered((bits, self._all(targets)) for bits, targets in common)
+        return _gathered((bits, self.every(targets)) for bits, targets in common)
 
     def _other(self, moves: Moves) -> Moves:
         """The moves of the complement."""

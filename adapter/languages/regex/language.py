@@ -20,19 +20,20 @@ class Language:
     def __init__(self, node: Node, budget: Budget | None = None) -> None:
         """budget: of terms and moves, of all questions together."""
         self._node = node
-        self._terms = derivatives.Terms(node, budget or Budget(DEFAULT_WORK))
+        self._terms = derivatives.Terms([node], budget or Budget(DEFAULT_WORK))
+        self._start = self._terms.read(node)
         self._live: set[int] = set()
         self._dead: set[int] = {derivatives.NOTHING}
 
     def is_empty(self) -> bool:
         """Whether no text matches."""
-        return not self._is_live(self._terms.start)
+        return not self._is_live(self._start)
 
     def is_finite(self) -> bool:
         """Whether there is a longest text, or none at all."""
         if _is_bounded(self._node):
             return True
-        return not self._is_live(self._terms.start) or not self._has_circle(self._terms.start)
+        return not self._is_live(self._start) or not self._has_circle(self._start)
 
     def matches(self, text: str) -> bool:
         """Whether a text is one of them."""
@@ -44,10 +45,10 @@ class Language:
 
     def shortest(self) -> str | None:
         """The first in order of length, then of code points; None where there are none."""
-        if not self._is_live(self._terms.start):
+        if not self._is_live(self._start):
             return None
-        known = {self._terms.start}
-        layer = [("", self._terms.start)]
+        known = {self._start}
+        layer = [("", self._start)]
         while True:
             for text, term in layer:
                 if self._terms.accepts(term):
@@ -57,7 +58,7 @@ class Language:
     def words(self, most: int) -> list[str] | None:
         """All of them, by length and then by code points; None where there are more than most."""
         found: list[str] = []
-        layer = [("", self._terms.start)] if self._is_live(self._terms.start) else []
+        layer = [("", self._start)] if self._is_live(self._start) else []
         while layer:
             found += sorted(text for text, term in layer if self._terms.accepts(term))
             # Each beginning leads to another text.
@@ -78,7 +79,7 @@ class Language:
         return found
 
     def _behind(self, text: str) -> int:
-        term = self._terms.start
+        term = self._start
         for char in text:
             bit = self._terms.alphabet.bit(char)
             targets = (target for bits, target in self._terms.moves(term) if bits & bit)

@@ -7,6 +7,7 @@ at: nothing is nested that need not be.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from math import inf
 from typing import TypeAlias
 
 from adapter.languages.characters import TEXT, Ranges, intersection, union
@@ -195,6 +196,30 @@ def is_plain(node: Node) -> bool:
     return not isinstance(node, All | Not) and all(map(is_plain, children(node)))
 
 
+def plain_superset(node: Node) -> Node:
+    """What has neither, and matches all that a tree matches, and as little else as is plain."""
+    match node:
+        case Chars():
+            return node
+        case Sequence(parts):
+            return sequence(map(plain_superset, parts))
+        case Choice(options):
+            return choice(map(plain_superset, options))
+        case Repeat(inner, low, high):
+            return repeat(plain_superset(inner), low, high)
+        case All(parts):
+            return min(map(plain_superset, parts), key=_width)
+        case Not():
+            return ANY_TEXT
+
+
+def _width(node: Node) -> tuple[int, int]:
+    """How wide the classes of a tree are, and how few there are."""
+    sets = [chars.ranges for chars in classes(node)]
+    widths = [sum(high - low + 1 for low, high in ranges) for ranges in sets]
+    return max(widths, default=0), -len(sets)
+
+
 def matches_empty(node: Node) -> bool:
     """Whether the empty text matches."""
     match node:
@@ -210,6 +235,27 @@ def matches_empty(node: Node) -> bool:
             return all(map(matches_empty, parts))
         case Not(inner):
             return not matches_empty(inner)
+
+
+def lengths(node: Node) -> tuple[int, float]:
+    """How many characters its texts have at least and at most; some may have none so few."""
+    match node:
+        case Chars():
+            return 1, 1
+        case Sequence(parts):
+            pairs = [*map(lengths, parts)]
+            return sum(low for low, _ in pairs), sum(high for _, high in pairs)
+        case Choice(options):
+            lows, highs = zip(*map(lengths, options), strict=True)
+            return min(lows), max(highs)
+        case Repeat(inner, low, high):
+            least, most = lengths(inner)
+            return least * low, inf if high is None else most * high
+        case All(parts):
+            lows, highs = zip(*map(lengths, parts), strict=True)
+            return max(lows), min(highs)
+        case Not(inner):
+            return int(matches_empty(inner)), inf
 
 
 def positions(node: Node) -> int:

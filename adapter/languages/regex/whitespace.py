@@ -41,7 +41,7 @@ def json_whitespace(node: Node) -> Node:
     """A whitespace pattern, with each class narrowed to JSON's whitespace: space, tab, \\n, \\r.
 
     Raises:
-        PatternError: a class has what is no whitespace, or none of JSON's; or there is look-around.
+        PatternError: a class has what is no whitespace, or none of JSON's.
     """
     match node:
         case Chars(ranges):
@@ -53,7 +53,7 @@ def json_whitespace(node: Node) -> Node:
         case Repeat(inner, low, high):
             return repeat(json_whitespace(inner), low, high)
         case All() | Not():
-            raise PatternError("look-around is not supported in a pattern of blanks")
+            raise TypeError("a pattern of blanks has no intersection and no complement")
 
 
 def _narrowed(ranges: Ranges) -> Ranges:

@@ -123,6 +123,15 @@ SMALL = {
     "(?i:k)": ["k", "K"],
     r"\.\*\\": [".*\\"],
     "[é日😀]": ["é", "日", "😀"],
+    "(?=.*b)[ab]{1,2}": ["b", "ab", "ba", "bb"],
+    "(?!ab|c)[a-c]{2}": ["aa", "ac", "ba", "bb", "bc"],
+    "[ab]{2}(?<!aa)c?": ["ab", "ba", "bb", "abc", "bac", "bbc"],
+    r"(?:\bab\b ?){1,2}": ["ab", "ab ", "ab ab", "ab ab "],
+    "(?:a(?!a)|b){3}": ["aba", "abb", "bab", "bba", "bbb"],
+    "(?>a|ab)(?:c|bc)": ["ac", "abc"],
+    "(?>ab|a)(?:c|bc)": ["ac", "abc", "abbc"],
+    "a?+[ab]": ["aa", "ab", "b"],
+    "x?(?:^a|b)": ["a", "b", "xb"],
 }
 
 
@@ -149,6 +158,10 @@ def test_text_without_a_choice_is_not_cut_into_bytes(make: Make, backend: str) -
         (r"\d{3}-\d+", ["123-4", "12-4", "123-", "123-45678"]),
         (r"[\w-]+@\w+\.com", ["a-b@c.com", "a@b.co", "@b.com"]),
         (r"(\s*\w+,)*end", ["end", " a,end", "a, b,end", "a,,end"]),
+        (r"(?=.*\d)(?!.*aa)[a-z\d]{2,}", ["a1", "aa1", "ab", "1", "1ba"]),
+        (r"(?:(?!-)[a-z-]{1,3}(?<!-)\.)+de", ["a.de", "a-b.c.de", "-a.de", "a-.de", "abcd.de"]),
+        (r"(?:(?!\*/).)*\*/", ["*/", "a*b*/", "a*/b*/", "/*/"]),
+        (r".*\bat\b.*", ["at", "an at", "cat", "at-", "at_", "eat at"]),
     ],
     ids=str,
 )
@@ -159,7 +172,10 @@ def test_regexes_hold(make: Make, backend: str, pattern: str, texts: list[str]) 
         assert holds(guide, text) == bool(re.fullmatch(pattern, text)), text
 
 
-@pytest.mark.parametrize("pattern", [r"[^a]*", r"(\w+ ?)+\.", r"(?s:.){0,9}"])
+@pytest.mark.parametrize(
+    "pattern",
+    [r"[^a]*", r"(\w+ ?)+\.", r"(?s:.){0,9}", r"(?!.*b\b)(?:a|b|\s)+", r"a(?:b(?! )| )*+\."],
+)
 def test_made_texts_match(make: Make, backend: str, pattern: str) -> None:
     """Whatever is made from the masks matches, and is UTF-8."""
     texts = list(several(make(Kind.REGEX, pattern, backend), 12, b"ab .\n\xe6\x97"))
@@ -396,12 +412,13 @@ HOSTILE: dict[str, tuple[Kind, Any, str]] = {
     "deep": (Kind.JSON, NESTED, "deeper"),
     "no schema": (Kind.JSON, {"type": "no such type"}, "type"),
     "false": (Kind.JSON, {"allOf": [{"type": "integer"}, {"type": "string"}]}, ""),
-    "look ahead": (Kind.REGEX, "(?=a)b", "look"),
-    "look behind": (Kind.REGEX, "(?<!a)b", "look"),
+    "look ahead": (Kind.REGEX, "(?=a)b", "no text"),
+    "look ahead, behind it": (Kind.REGEX, "a(?<=(?=b).)", "look"),
+    "many states": (Kind.REGEX, "(?:a(?=.{12}b)|b)*", "look"),
+    "atomic group": (Kind.REGEX, "(?>a*b?)c", "atomic"),
     "back-reference": (Kind.REGEX, r"(a)\1", "reference"),
     "unbalanced": (Kind.REGEX, "(a", ""),
     "large": (Kind.REGEX, "(a{1000}){1000}", ""),
-    "word boundary": (Kind.REGEX, r"\ba", ""),
     "undefined rule": (Kind.GRAMMAR, "start: other", "other"),
     "undefined gbnf": (Kind.GRAMMAR, "root ::= other", "other"),
     "empty grammar": (Kind.GRAMMAR, "", ""),

@@ -16,6 +16,7 @@ from adapter.languages.regex.tree import (
     PatternError,
     Repeat,
     Sequence,
+    is_plain,
 )
 from adapter.languages.regex.write import to_python
 
@@ -64,11 +65,12 @@ TEXTS = st.text(st.sampled_from("aabbk0 .\n" + ODD), max_size=5)
 
 
 def meaning(pattern: str) -> Node | None:
-    """The pattern's node, unless it is refused."""
+    """The pattern's node, unless it is refused, or has intersections."""
     try:
-        return parse(pattern)
+        node = parse(pattern)
     except PatternError:
         return None
+    return node if is_plain(node) else None
 
 
 def points(node: Node) -> set[str]:

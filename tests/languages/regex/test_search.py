@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.languages.regex.language import Language, is_empty
-from adapter.languages.regex.search import match_tree, search_tree
+from adapter.languages.regex.parse import parse, search_tree
 from adapter.languages.regex.tree import Node, PatternError
 
 PATTERNS = [
@@ -43,7 +43,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize(("tree", "python"), [(search_tree, re.search), (match_tree, re.fullmatch)])
+@pytest.mark.parametrize(("tree", "python"), [(search_tree, re.search), (parse, re.fullmatch)])
 def test_a_tree_is_what_python_finds(
     pattern: str, tree: Callable[[str], Node], python: Callable[[str, str], Any]
 ) -> None:
@@ -78,8 +78,32 @@ def test_patterns_that_libraries_write(pattern: str, texts: list[str]) -> None:
     assert not is_empty(search_tree(pattern))
 
 
-@pytest.mark.parametrize("pattern", [r"(a)\1", "(?:a(?=b))*", "(?<=a)b", r"\ba", "(^a)+", "("])
+@pytest.mark.parametrize("pattern", [r"(a)\1", "(?>a*b?)c", r"(?<!\ba)c", r"\p{Greek}", "("])
 def test_what_is_not_read_is_refused(pattern: str) -> None:
     """In words."""
     with pytest.raises(PatternError):
         search_tree(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["a$", "^a$|b", "a(?!$)", "(?!^a$)a", "(a$)*b?", "^$"])
+def test_the_end_of_a_text_is_its_end(pattern: str) -> None:
+    """$ is not before a newline, as ECMA 262 has it, and what is found is found by Python too."""
+    language = Language(search_tree(pattern))
+    for length in range(5):
+        for text in map("".join, product("ab\n", repeat=length)):
+            ecma = re.search(pattern.replace("$", r"\Z"), text)
+            assert language.matches(text) == bool(ecma and re.search(pattern, text)), text
+
+
+READ = [r"\d", r"[^\w]", "(?i)k", r"\Bk", r"k\b", "(?!\\w)(?s:.)", "(?i:[^k])", "a$"]
+NAMES = ["".join(text) for length in range(3) for text in product("akK\n1 é٣\u212a", repeat=length)]
+
+
+@pytest.mark.parametrize("pattern", READ)
+def test_what_is_not_found_is_found_by_no_reader(pattern: str) -> None:
+    """Widest, it is all that is found with re.ASCII or without, and also before a newline."""
+    narrow, wide = Language(search_tree(pattern)), Language(search_tree(pattern, widest=True))
+    for text in NAMES:
+        found = bool(re.search(pattern, text)), bool(re.search(pattern, text, re.ASCII))
+        assert narrow.matches(text) <= min(found), text
+        assert wide.matches(text) >= max(found), text
