@@ -5,26 +5,15 @@ read at 2 ms a megabyte under the interpreter's lock, so a large one is built ag
 holds up nobody.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import outlines_core
-from outlines_core.json_schema import build_regex_from_schema
 
 from adapter.guided.matcher import Mask, Matcher
 from adapter.guided.program import Part
 from adapter.guided.vocabulary import Vocabulary
-from adapter.languages.json_schema.schema import Schema, rewrite
-
-# A property or item of any value: the library's own reading of `{}` is not one alternative but
-# several that fall apart ("null" alone would do for a whole object). A value without inner ones
-# keeps the automaton finite.
-_ANY_VALUE = {
-    "anyOf": [{"type": name} for name in ("string", "number", "boolean", "null")],
-}
 
 LARGEST_FILE = 4 * 2**20
 
@@ -66,54 +55,6 @@ class OutlinesBackend:
 
     def _build(self, regex: str) -> outlines_core.Index:
         return outlines_core.Index(f"\\x00(?:{regex})$", self._vocabulary)
-
-
-def regex_of_schema(schema: Schema, whitespace: str | None) -> str:
-    """The regular expression of a JSON schema; whitespace: one between its tokens, `[ ]?` without.
-
-    Raises:
-        ValueError: outlines_core cannot express the schema.
-    """
-    plain = _ANY_VALUE if _is_any(schema) else rewrite(schema, _mended)
-    return str(build_regex_from_schema(json.dumps(plain), whitespace))
-
-
-def _mended(node: dict[str, Any]) -> dict[str, Any]:
-    """A schema object with its any-value schemas spelt out."""
-    node = dict(node)
-    for name in ("items", "additionalProperties"):
-        if _is_any(node.get(name)) and (name in node):
-            node[name] = _ANY_VALUE
-    for name in ("prefixItems", "anyOf", "oneOf"):
-        if isinstance(node.get(name), list):
-            node[name] = [_ANY_VALUE if _is_any(item) else item for item in node[name]]
-    if isinstance(node.get("properties"), dict):
-        node["properties"] = {
-            key: _ANY_VALUE if _is_any(value) else value
-            for key, value in node["properties"].items()
-        }
-    return node
-
-
-def _is_any(schema: Any) -> bool:
-    """Whether a schema says nothing about the value's kind."""
-    return schema is True or (isinstance(schema, dict) and not _SAYS.intersection(schema))
-
-
-_SAYS = frozenset(
-    (
-        "$ref",
-        "allOf",
-        "anyOf",
-        "const",
-        "enum",
-        "items",
-        "oneOf",
-        "prefixItems",
-        "properties",
-        "type",
-    )
-)
 
 
 def _read(path: str | None) -> outlines_core.Index | None:

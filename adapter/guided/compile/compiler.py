@@ -4,8 +4,8 @@ It runs in a process that can be stopped, since some libraries take seconds, or 
 constraints. What comes out was compiled once and is known to work.
 
 JSON schemas rest on one fact: llguidance never lets a text through that the schema forbids, and
-the other libraries do. So llguidance stands guard over each of the others, and both must allow a
-token.
+the other libraries do. So llguidance stands guard over each of the others, which narrow what it
+allows as far as they can follow the schema.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from adapter.errors import one_line
-from adapter.guided.backends.outlines import regex_of_schema
+from adapter.guided.backends.outlines_schema import regex_of_schema
 from adapter.guided.backends.registry import Libraries, Maker, Preparing
 from adapter.guided.compile import validation
-from adapter.guided.compile.fit import check_names_are_counted, fit_for
+from adapter.guided.compile.fit import check_names_are_counted
 from adapter.guided.constraint import (
     AUTO,
     GUIDANCE,
@@ -33,6 +33,7 @@ from adapter.guided.constraint import (
     Kind,
 )
 from adapter.guided.program import Members, Part, Program, Shape, Whitespace
+from adapter.guided.structure import structure_of
 from adapter.guided.whitespace import DEFAULT
 from adapter.json_language.grammar.places import Place
 from adapter.json_language.grammar.write import Held, TooLargeError, held
@@ -205,13 +206,12 @@ class ConstraintCompiler:
         """What the named library makes of the schema."""
         if constraint.backend == LM_FORMAT_ENFORCER:
             return Part("lm-format-enforcer", "json", json.dumps(schema))
-        schema = fit_for(constraint.backend, schema)
         if constraint.backend == OUTLINES:
             pattern = _whitespace_pattern(constraint)
             whitespace = None if pattern is None else f"(?:{to_rust(pattern)})"
             regex = regex_of_schema(schema, whitespace)
             return self._prepared(Part("outlines", "regex", regex))
-        return Part("xgrammar", "json", json.dumps(schema))
+        return Part("xgrammar", "json", json.dumps(structure_of(schema)))
 
     def _try_format(self, name: str) -> bool:
         part = Part("guidance", "json", json.dumps({"type": "string", "format": name}))
