@@ -21,6 +21,12 @@ _BESIDE = ("additionalProperties", "items", "patternProperties", "properties", "
 
 ANY = {"anyOf": [{"type": name} for name in _TYPES]}
 
+_MOST_DEFINITIONS = 500
+_MOST_NAMES = 500
+"""Declared in one object: xgrammar writes optional ones in all pairs."""
+_MOST_TEXT = 100_000
+"""Of an enum, in characters."""
+
 _EXACT = 2**53  # what floats tell apart, which some libraries read integers as
 
 
@@ -69,11 +75,14 @@ class _Teller:
     def _reference(self, reference: str) -> dict[str, Any]:
         if not is_local(reference):
             return ANY
+        if reference not in self.references and len(self.references) >= _MOST_DEFINITIONS:
+            return ANY
         name = self.references.setdefault(reference, str(len(self.references)))
         return {"$ref": f"#/$defs/{name}"}
 
     def _values(self, values: list[Any]) -> dict[str, Any]:
-        if not self._plainly and values and all(map(_is_exact, values)):
+        short = sum(len(str(value)) for value in values) <= _MOST_TEXT
+        if not self._plainly and short and values and all(map(_is_exact, values)):
             return {"enum": [int(value) if _is_number(value) else value for value in values]}
         texts = [value for value in values if isinstance(value, str)]
         told: list[dict[str, Any]] = [
@@ -84,7 +93,7 @@ class _Teller:
         if any(map(_is_number, values)):
             told.append({"type": "number"})
         if texts:
-            plain = all(map(_is_plain, texts))
+            plain = short and all(map(_is_plain, texts))
             told.append({"type": "string", **({"enum": texts} if plain else {})})
         return _any_of([*told, *([{"type": "null"}] if None in values else [])])
 
@@ -103,7 +112,7 @@ class _Teller:
             return {"additionalProperties": self.told(others)} if isinstance(others, dict) else {}
         required = list(schema.get("required", ()))
         declared = {**dict.fromkeys(required, others), **names}
-        if not all(map(_is_plain, declared)):
+        if len(declared) > _MOST_NAMES or not all(map(_is_plain, declared)):
             return {}
         told: dict[str, Any] = {
             "properties": {name: self.told(value) for name, value in declared.items()},

@@ -16,7 +16,7 @@ from outlines_core.json_schema import build_regex_from_schema
 
 from adapter.guided.structure import ANY, structure_of
 
-MILLISECONDS = 400.0
+MILLISECONDS = 500.0
 """What building the index may take, by the estimate."""
 
 MAX_DEPTH = 16
@@ -28,6 +28,7 @@ _ANY_COSTS = 15.0
 _TYPES = {"string": 10.0, "number": 5.0, "integer": 4.0, "boolean": 1.0, "null": 0.5}
 _CHARACTER = 0.15
 _MEMBER = 4.0
+_PAIR = 0.15  # of members, where none is required: each is written behind each
 
 _ANYTHING_COSTS = 10.0
 
@@ -50,7 +51,7 @@ def regex_of_schema(schema: Any, whitespace: str | None) -> str:
     return regex.removesuffix("\\x01")
 
 
-_MARK = "\ue000anything-from-here-"
+_MARK = "\ue000"  # a character that no pattern escapes
 _BEGINS = {"object": r"\{", "array": r"\[", "value": ""}
 
 
@@ -105,6 +106,8 @@ class _Budgeted:
             return {"type": "object", "additionalProperties": value}, 2 * cost + _TYPES["string"]
         members = node["properties"]
         written = sum(_MEMBER + _CHARACTER * len(name) for name in members)
+        if not node["required"]:
+            written += _PAIR * len(members) ** 2
         values, cost = self._shared(members.values(), left - written, path)
         told = {"type": "object", "properties": dict(zip(members, values, strict=True))}
         return told | {"required": node["required"]}, written + cost
