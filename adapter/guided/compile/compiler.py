@@ -14,6 +14,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from adapter.errors import one_line
 from adapter.guided.backends.outlines_schema import regex_of_schema
 from adapter.guided.backends.registry import Libraries, Maker, Preparing
 from adapter.guided.compile import validation
+from adapter.guided.compile.cost import expected_seconds
 from adapter.guided.compile.fit import check_names_are_counted
 from adapter.guided.constraint import (
     AUTO,
@@ -73,6 +75,9 @@ class Refused(ValueError):
 _NAMES = Members()
 """No name twice in an object."""
 
+# How many times as long as it may take an estimate has to be, to be sure.
+_FAR = 1.5
+
 # States of a whitespace pattern: each costs the engine two masks.
 _MOST_RUNS = 256
 
@@ -88,23 +93,24 @@ class ConstraintCompiler:
         """What was compiled for the constraint at hand."""
         self._knows_format = cache(self._try_format)
 
-    def compile(self, constraint: Constraint, *, relaxed: bool) -> Compiled:
+    def compile(self, constraint: Constraint, *, relaxed: bool, seconds: float = inf) -> Compiled:
         """The program of a constraint, which its libraries are known to run.
 
         relaxed: a schema that no library can hold may be served by a check of the finished text.
+        seconds: what it may take; what would surely take longer is refused at once.
 
         Raises:
             Refused: with a message for the caller.
         """
         self._made.clear()
         try:
-            return self._compile_kind(constraint, relaxed)
+            return self._compile_kind(constraint, relaxed, seconds)
         except Refused:
             raise
         except ValueError as error:  # of the caller's text, or of a library
             raise Refused(f"{constraint.field}: {_line(str(error))}.") from None
 
-    def _compile_kind(self, constraint: Constraint, relaxed: bool) -> Compiled:
+    def _compile_kind(self, constraint: Constraint, relaxed: bool, seconds: float) -> Compiled:
         if constraint.kind is Kind.JSON:
             return self._json(constraint, relaxed)
         if constraint.kind is Kind.JSON_OBJECT:
@@ -113,8 +119,8 @@ class ConstraintCompiler:
             return self._first(constraint, _grammar_parts(constraint))
         if constraint.kind is Kind.CHOICE:
             node = choices(json.loads(constraint.text))
-            return self._first(constraint, _regex_parts(constraint.backend, node))
-        return self._first(constraint, _pattern_parts(constraint))
+            return self._first(constraint, _regex_parts(constraint, node, seconds))
+        return self._first(constraint, _pattern_parts(constraint, seconds))
 
     # --- JSON
 
@@ -290,10 +296,10 @@ def _members(places: Sequence[Place]) -> Members:
     return Members(tuple(shapes))
 
 
-def _pattern_parts(constraint: Constraint) -> list[Part]:
+def _pattern_parts(constraint: Constraint, seconds: float) -> list[Part]:
     """Of what only llguidance can hold, its grammar."""
     try:
-        return _regex_parts(constraint.backend, parse(constraint.text))
+        return _regex_parts(constraint, parse(constraint.text), seconds)
     except PatternError:
         if constraint.backend not in (AUTO, GUIDANCE):
             raise
@@ -303,8 +309,20 @@ def _pattern_parts(constraint: Constraint) -> list[Part]:
     return [Part("guidance", "lark", f"start: T\nT: {to_lark_terminal(tree)}\n")]
 
 
-def _regex_parts(backend: str, node: Node) -> list[Part]:
-    """The libraries that hold a regular expression exactly, the fastest first."""
+def _regex_parts(constraint: Constraint, node: Node, seconds: float) -> list[Part]:
+    """The libraries that hold a regular expression exactly, the fastest first.
+
+    Raises:
+        Refused: the named library would take far longer than it may.
+    """
+    backend = constraint.backend
+    expected = expected_seconds(backend, node)
+    if expected > _FAR * seconds:
+        raise Refused(
+            f"{constraint.field}: {backend} would take some {expected:.0f} s to compile it, and "
+            f"{seconds:g} s are allowed. guidance is quick: name it, or leave out "
+            "guided_decoding_backend."
+        )
     ways = {
         GUIDANCE: lambda: Part("guidance", "regex", to_rust(node)),
         XGRAMMAR: lambda: Part("xgrammar", "ebnf", to_ebnf(node)),
