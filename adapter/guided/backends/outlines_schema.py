@@ -4,8 +4,8 @@ It makes one regular expression of a schema, so references stand as what they le
 automaton of that over the vocabulary: for each state it walks the tokens that may come. That costs
 about 10 ms for a string, whose every state takes most of the tokens, and a tenth of a millisecond
 for a character that is written. Where a part would cost too much, the library is told that from its
-beginning on anything may come. "Any value" is one without inner ones, which keeps the automaton
-finite.
+beginning on anything may come. So it is of objects and arrays of anything, and of objects that may
+have names beside the declared ones, which the library would close.
 """
 
 import json
@@ -22,15 +22,28 @@ MILLISECONDS = 500.0
 MAX_DEPTH = 16
 """Levels of objects and arrays, and references on the way: an array writes its items twice."""
 
-_SCALARS = ("string", "number", "boolean", "null")
-_ANY: dict[str, Any] = {"anyOf": [{"type": name} for name in _SCALARS]}
-_ANY_COSTS = 15.0
 _TYPES = {"string": 10.0, "number": 5.0, "integer": 4.0, "boolean": 1.0, "null": 0.5}
 _CHARACTER = 0.15
 _MEMBER = 4.0
 _PAIR = 0.15  # of members, where none is required: each is written behind each
 
 _ANYTHING_COSTS = 10.0
+
+_EXPONENT = "[eE][+-][0-9]+"  # as the library writes it, which leaves 1e5 out
+
+_MARK = "\ue000"  # a character that no pattern escapes
+_BEGINS = {"object": r"\{", "array": r"\[", "value": ""}
+
+
+def _anything(kind: str) -> dict[str, Any]:
+    return {"const": f"{_MARK}{kind}"}
+
+
+_SCALARS = ("string", "number", "boolean", "null")
+_ANY: dict[str, Any] = {
+    "anyOf": [*({"type": name} for name in _SCALARS), _anything("object"), _anything("array")]
+}
+_ANY_COSTS = 30.0
 
 Told = tuple[dict[str, Any], float]
 """A schema, and what it costs."""
@@ -48,11 +61,7 @@ def regex_of_schema(schema: Any, whitespace: str | None) -> str:
     for kind, begin in _BEGINS.items():
         # No JSON has that character, so nobody comes to an end here: the guard does.
         regex = regex.replace(f'"{_MARK}{kind}"', f"{begin}[^\\x01]*\\x01")
-    return regex.removesuffix("\\x01")
-
-
-_MARK = "\ue000"  # a character that no pattern escapes
-_BEGINS = {"object": r"\{", "array": r"\[", "value": ""}
+    return regex.replace(_EXPONENT, _EXPONENT.replace("[+-]", "[+-]?")).removesuffix("\\x01")
 
 
 def affordable(schema: dict[str, Any], milliseconds: float = MILLISECONDS) -> dict[str, Any]:
@@ -83,7 +92,7 @@ class _Budgeted:
         node = self._target(node["$ref"]) if "$ref" in node else node
         name = node.get("type")
         kind = name if name in _BEGINS else "value"
-        return {"const": f"{_MARK}{kind}"}, _ANYTHING_COSTS
+        return _anything(kind), _ANYTHING_COSTS
 
     def _told(self, node: dict[str, Any], left: float, path: tuple[str, ...]) -> Told:
         if "enum" in node:
@@ -101,8 +110,11 @@ class _Budgeted:
         return {"type": name}, _TYPES[name]
 
     def _object(self, node: dict[str, Any], left: float, path: tuple[str, ...]) -> Told:
-        if "properties" not in node:
-            value, cost = self.told(node.get("additionalProperties", _ANY), left / 2, path)
+        others = node.get("additionalProperties")
+        if ("properties" in node) == (others is not None):
+            return _anything("object"), _ANYTHING_COSTS
+        if others is not None:
+            value, cost = self.told(others, left / 2, path)
             return {"type": "object", "additionalProperties": value}, 2 * cost + _TYPES["string"]
         members = node["properties"]
         written = sum(_MEMBER + _CHARACTER * len(name) for name in members)
@@ -116,7 +128,9 @@ class _Budgeted:
         if "prefixItems" in node:
             first, cost = self._shared(node["prefixItems"], left, path)
             return {**node, "prefixItems": first, "items": False, "minItems": len(first)}, cost
-        items, cost = self.told(node.get("items", _ANY), left / 2, path)
+        if "items" not in node:
+            return _anything("array"), _ANYTHING_COSTS
+        items, cost = self.told(node["items"], left / 2, path)
         return {"type": "array", "items": items}, 2 * cost
 
     def _shared(

@@ -7,13 +7,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from adapter.guided.backends.outlines_schema import affordable, regex_of_schema
+from adapter.guided.backends.outlines_schema import affordable
 from adapter.guided.backends.registry import Libraries
 from adapter.guided.compile.compiler import Compiled, ConstraintCompiler, Refused
 from adapter.guided.constraint import BACKENDS, Constraint, Kind
 from adapter.guided.structure import structure_of
 from benchmarks.schema_sets import SUITE, read_set
-from tests.guided.keyword_schemas import keyword_schemas
 from tests.guided.texts import ids, takes
 
 NAMED = [name for name in BACKENDS if name != "auto"]
@@ -175,19 +174,52 @@ def test_what_would_surely_be_too_slow_is_refused_at_once(
 
 
 def test_what_outlines_can_afford_is_told_whole() -> None:
-    """Small schemas, references followed."""
-    for _, schema in keyword_schemas():
-        told = structure_of(schema)
-        assert "\ue000" not in json.dumps(affordable(told), ensure_ascii=False)
+    """References stand as what they lead to, as often as they are used."""
+    pair = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/0"}, "b": {"$ref": "#/$defs/0"}},
+    }
+    told = {**pair, "required": ["a"], "$defs": {"0": {"type": "array", "items": OBJECT_TOLD}}}
+    array = {"type": "array", "items": OBJECT_TOLD}
+    assert affordable(told) == {
+        "type": "object",
+        "properties": {"a": array, "b": array},
+        "required": ["a"],
+    }
+
+
+OBJECT_TOLD = {**OBJECT, "required": ["a"]}
+
+ANY_VALUES = [
+    *("1", "-2.5e3", '"a"', "null", "[]", '[[1],{"b":2}]', "{}", '{"b":{"a":[]},"c":1}'),
+]
 
 
 @pytest.mark.parametrize(
-    "schema",
-    [LARGE["optional names"], LARGE["alternatives"], chain(50), LARGE["required names"]],
-    ids=["optional", "alternatives", "chain", "required"],
+    ("schema", "texts"),
+    [
+        ({}, ANY_VALUES),
+        ({"type": "object", "properties": {"a": {}}}, [f'{{"a":{value}}}' for value in ANY_VALUES]),
+        ({"type": "array"}, ["[]", '[1,"a",[{}]]']),
+        ({**OBJECT, "additionalProperties": True}, ['{"c":1,"a":"","d":{}}', "{}"]),
+        ({**OBJECT, "patternProperties": {"^c": {}}}, ['{"c":1,"a":""}']),
+        (LARGE["optional names"], ['{"p1":{"a":"b"},"p7":{}}', "{}"]),
+        (LARGE["alternatives"], ['{"kind":"k59","v":{"b":1,"a":""}}', "{}"]),
+        (
+            {
+                "type": "array",
+                "items": {"anyOf": [{"$ref": "#/$defs/d0"}, {"type": "integer"}]},
+                "$defs": chain(20)["$defs"],
+            },
+            ["[1,2]", "[" + '{"next":' * 20 + "null" + "}" * 20 + ",3]"],
+        ),
+    ],
 )
-def test_what_outlines_cannot_afford_is_anything(
-    libraries: Libraries, compiler: ConstraintCompiler, schema: Any
+def test_outlines_leaves_to_the_guard_what_it_cannot_follow(
+    libraries: Libraries, compiler: ConstraintCompiler, schema: Any, texts: list[str]
 ) -> None:
-    """From the beginning of a part that costs too much, all that the guard allows may come."""
-    assert r"[^\x01]*" in regex_of_schema(schema, None)
+    """Any value is one with inner ones too, and what costs too much is any: to the end of text."""
+    program = compiled(compiler, schema, "outlines").program
+    guide = libraries.guide(program, [*map(libraries.compile, program.parts)])
+    for text in texts:
+        assert takes(guide, ids(text)), text
