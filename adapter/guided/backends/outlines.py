@@ -34,6 +34,8 @@ class OutlinesBackend:
         texts = {text: ids for text, ids in vocabulary.by_bytes.items() if b"\0" not in text}
         end = vocabulary.eos_token_ids[0]
         self._vocabulary = outlines_core.Vocabulary(end, {**texts, _START: [self._start]})
+        self._last: tuple[str, outlines_core.Index] | None = None
+        """What was prepared last, which is compiled next."""
 
     def compile(self, part: Part) -> Callable[[], Matcher]:
         """A maker of matchers.
@@ -41,7 +43,11 @@ class OutlinesBackend:
         Raises:
             ValueError: outlines_core cannot read the expression, or nothing matches it.
         """
-        index = _read(part.artifact) or self._build(part.text)
+        last, self._last = self._last, None
+        if last is not None and last[0] == part.text:
+            index = last[1]
+        else:
+            index = _read(part.artifact) or self._build(part.text)
         return lambda: OutlinesMatcher(index, self._start, self._words)
 
     def prepare(self, regex: str, path: Path) -> None:
@@ -50,7 +56,9 @@ class OutlinesBackend:
         Raises:
             ValueError: as compile().
         """
-        _, (content,) = self._build(regex).__reduce__()
+        index = self._build(regex)
+        self._last = regex, index
+        _, (content,) = index.__reduce__()
         path.write_bytes(bytes(content))
 
     def _build(self, regex: str) -> outlines_core.Index:
