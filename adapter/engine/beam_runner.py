@@ -4,14 +4,12 @@ One call makes one token of one beam, so all calls of a step are sent together a
 engine's steps. The engine's prefix cache, where it is on, keeps what the beams have in common.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from adapter.engine.beam_search import BeamSearch, Finished, best_tokens
 from adapter.engine.detokenizer import CONTEXT, REPLACEMENT, Tokens
-from adapter.engine.output_reader import OutputReader
+from adapter.engine.questions import Ask, Question
 from adapter.engine.updates import (
     CandidateUpdate,
     LogprobTable,
@@ -21,18 +19,6 @@ from adapter.engine.updates import (
 from adapter.planning.calls import EngineCall, SamplingFields
 from adapter.planning.modes import Beams
 from adapter.vllm_api import RequestOutputKind, SamplingParams
-
-
-class Question(NamedTuple):
-    """What one call asks of the engine."""
-
-    request_id: str
-    token_ids: list[int]
-    params: SamplingParams
-
-
-Ask = Callable[[Sequence[Question]], AbstractAsyncContextManager[OutputReader]]
-"""Gives questions to the engine; leaving the context aborts what is not finished."""
 
 
 @dataclass(slots=True)

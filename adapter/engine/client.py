@@ -2,25 +2,36 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
-from adapter.engine.beam_runner import Question, run_beam_search
+from adapter.engine.beam_runner import run_beam_search
+from adapter.engine.checked import CheckedTexts, Checks
 from adapter.engine.detokenizer import Tokens
 from adapter.engine.errors import api_errors, as_engine_error
 from adapter.engine.facts import read_facts
-from adapter.engine.finished import FinishedTexts
 from adapter.engine.output_reader import OutputReader
 from adapter.engine.prompts import Check, PromptTokenizer
-from adapter.engine.updates import PromptUpdate, Updates
+from adapter.engine.questions import Question
+from adapter.engine.updates import CandidateUpdate, PromptUpdate, Updates
 from adapter.errors import UnknownModel
 from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.constraint import Constraint
 from adapter.guided.engine_side.backends import structured_outputs
 from adapter.guided.vocabulary import eos_token_ids, read_vocabulary
-from adapter.planning.calls import EngineCall
+from adapter.planning.calls import EngineCall, SamplingFields
 from adapter.planning.modes import Beams, Nothing
 from adapter.settings import Settings
 from adapter.vllm_api import (
@@ -65,6 +76,7 @@ class Engine:
         tokenizer = client.renderer.get_tokenizer()
         ends = eos_token_ids(config.try_get_generation_config(), client.renderer.get_eos_token_id())
         self.tokens = Tokens(tokenizer, ends)
+        self._retries = settings.guided_retries
         self._prompts = PromptTokenizer(client.renderer, config.max_model_len)
         self._compile_service, guided_fault = _compile_service(config, tokenizer, ends, settings)
         self.facts = read_facts(
@@ -97,22 +109,6 @@ class Engine:
         return dataclasses.replace(
             compiled, program=dataclasses.replace(compiled.program, eos_token_ids=ends)
         )
-
-    async def checked(
-        self, updates: AsyncGenerator[Updates, None], schema: str
-    ) -> AsyncGenerator[Updates, None]:
-        """The updates, each finished text among them validated before it is passed on.
-
-        Raises:
-            GenerationFailed: a finished text is not what the schema asks for.
-        """
-        assert self._compile_service is not None
-        texts = FinishedTexts(self._compile_service.vocabulary.tokens, self.facts.eos_token_ids)
-        async with aclosing(updates):
-            async for batch in updates:
-                for text in texts.of(batch):
-                    await self._compile_service.check(schema, text)
-                yield batch
 
     async def adapter_for(self, model: str) -> LoRARequest | None:
         """The LoRA adapter of a model name, None for the base model.
@@ -175,6 +171,38 @@ class Engine:
                 while not reader.finished:
                     yield await reader.news()
 
+    def run_checked(
+        self,
+        calls: Sequence[EngineCall],
+        *,
+        request_id: str,
+        options: "RunOptions",
+        schema: str,
+        thrown_away: Callable[[CandidateUpdate], None],
+    ) -> AsyncGenerator[Updates, None]:
+        """The same for texts that are validated against a schema; each comes in one piece.
+
+        thrown_away: is told of each text that failed, and is made again.
+
+        Raises:
+            NotSatisfied: no text that was made is what it has to be.
+            ApiError: as the engine's own error maps to one.
+        """
+        service = self._compile_service
+        assert service is not None
+        texts = CheckedTexts(
+            lambda questions: self._asked(questions, options),
+            _Questions(calls, RequestOutputKind.FINAL_ONLY),
+            service.vocabulary.tokens,
+            self.facts.eos_token_ids,
+            Checks(partial(service.check, schema), self._retries, thrown_away),
+        )
+
+        async def make(index: int, call: EngineCall) -> tuple[int, PromptUpdate]:
+            return index, await texts.make(call, f"{request_id}-{index}")
+
+        return _as_they_end(make(*item) for item in enumerate(calls))
+
     def opened(
         self, calls: Sequence[EngineCall], *, request_id: str, stream: bool, options: "RunOptions"
     ) -> AbstractAsyncContextManager[OutputReader]:
@@ -184,30 +212,16 @@ class Engine:
             ApiError: as the engine's own error maps to one; so does the reader.
         """
         kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
-        # All calls of a request have one program, which can be large: it is written once.
         work = calls[0].work
-        program = work.program
-        guided = structured_outputs(program) if program is not None else None
         with api_errors():
-            # Each call has its own parameters, so vLLM need not copy them.
+            question = _Questions(calls, kind)
             questions = [
-                Question(
-                    f"{request_id}-{index}",
-                    call.prompt.token_ids,
-                    SamplingParams(
-                        **work.sampling,
-                        n=work.mode.sequences,
-                        structured_outputs=guided,
-                        output_kind=kind,
-                        flat_logprobs=True,
-                        skip_clone=True,
-                    ),
-                )
+                question(f"{request_id}-{index}", call, work.sampling, work.mode.sequences)
                 for index, call in enumerate(calls)
             ]
         return self._asked(questions, options)
 
-    async def _search(
+    def _search(
         self, calls: Sequence[EngineCall], request_id: str, options: "RunOptions"
     ) -> AsyncGenerator[Updates, None]:
         """The beam searches of a request; each gives its answers at its end."""
@@ -219,14 +233,7 @@ class Engine:
             with api_errors():
                 return index, await run_beam_search(call, f"{request_id}-{index}", ask, self.tokens)
 
-        tasks = [asyncio.create_task(search(*item)) for item in enumerate(calls)]
-        try:
-            for first in asyncio.as_completed(tasks):
-                yield [await first]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return _as_they_end(search(*item) for item in enumerate(calls))
 
     @asynccontextmanager
     async def _asked(
@@ -269,6 +276,44 @@ class RunOptions(TypedDict):
     session_id: str | None
 
 
+class _Questions:
+    """Makes questions of a request's calls; see AsQuestion."""
+
+    def __init__(self, calls: Sequence[EngineCall], kind: RequestOutputKind) -> None:
+        # All calls of a request have one program, which can be large: it is written once.
+        program = calls[0].work.program
+        self._guided = structured_outputs(program) if program is not None else None
+        self._kind = kind
+
+    def __call__(
+        self, name: str, call: EngineCall, sampling: SamplingFields, sequences: int
+    ) -> Question:
+        # Each call has its own parameters, so vLLM need not copy them.
+        params = SamplingParams(
+            **sampling,
+            n=sequences,
+            structured_outputs=self._guided,
+            output_kind=self._kind,
+            flat_logprobs=True,
+            skip_clone=True,
+        )
+        return Question(name, call.prompt.token_ids, params)
+
+
+async def _as_they_end(
+    answers: Iterable[Coroutine[Any, Any, tuple[int, PromptUpdate]]],
+) -> AsyncGenerator[Updates, None]:
+    """What coroutines return that run at the same time. Closing the generator cancels them."""
+    tasks = [asyncio.create_task(answer) for answer in answers]
+    try:
+        for first in asyncio.as_completed(tasks):
+            yield [await first]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def _compile_service(
     config: Any, tokenizer: Any, ends: Sequence[int], settings: Settings
 ) -> tuple[CompileService | None, str | None]:
@@ -285,5 +330,6 @@ def _compile_service(
         seconds=settings.guided_timeout,
         cache_bytes=settings.guided_cache_mb * 2**20,
         relaxed=settings.guided_fallback == "check",
+        documents=Path(settings.guided_documents) if settings.guided_documents else None,
     )
     return service, None

@@ -9,6 +9,7 @@ how the libraries read them.
 
 import json
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 from adapter.languages.json_schema.references import is_local, resolve
@@ -141,13 +142,13 @@ def _target(reference: str, schema: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _is_exact(value: Any) -> bool:
     """Whether all libraries write it as the guard does."""
     if _is_number(value):
-        return bool(value == value // 1 and abs(value) < _EXACT)
+        return bool(abs(value) < _EXACT and value == value // 1)
     return value is None or isinstance(value, bool) or (isinstance(value, str) and _is_plain(value))
 
 

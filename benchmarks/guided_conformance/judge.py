@@ -29,6 +29,7 @@ from benchmarks.guided_conformance.outcomes import (
     verdict,
 )
 from benchmarks.guided_conformance.walks import Draw, Drawer, Walk, Walker
+from benchmarks.schema_sets import suite_documents
 
 DRAWS = (4, 15, 60, 60)
 """The random draws of a schema: after so many tokens each is brought to an end where it can be."""
@@ -72,12 +73,13 @@ class Judge:
         case = task.case
         outcome = Outcome(case.set, case.id, case.keyword, case.remote, task.backend)
         outcome.has_instances = bool(case.tests)
+        outcome.forbidden = sum(not test["valid"] and not test.get("format") for test in case.tests)
         started = time.monotonic()
         compiled = self._compile(case, outcome)
         if compiled is None:
             forbidden = sum(not test["valid"] for test in case.tests)
             if outcome.unsatisfiable and forbidden == len(case.tests) > 0:
-                outcome.verdict, outcome.forbidden = "exact", forbidden
+                outcome.verdict = "exact"
         else:
             outcome.checked = compiled.schema is not None
             makers = [self._libraries.compile(part) for part in compiled.program.parts]
@@ -156,7 +158,6 @@ class _Texts:
         """Judge an instance."""
         accepted, why = self._accepted(test["data"], seed, compact=test["valid"])
         shown = short(as_text(test["data"]))
-        self._outcome.forbidden += not test["valid"] and not test.get("format")
         if test.get("format"):
             self._outcome.by_format += 1
             self._outcome.by_format_accepted += accepted
@@ -265,8 +266,14 @@ def json_constraint(schema: Any, backend: str) -> Constraint:
 
 
 def new_service(vocabulary: Vocabulary, seconds: float) -> CompileService:
-    """The server's, with its default limits but for the time."""
-    return CompileService(vocabulary, seconds=seconds, cache_bytes=CACHE_BYTES, relaxed=True)
+    """The server's, with its default limits but for the time, and with the suite's documents."""
+    return CompileService(
+        vocabulary,
+        seconds=seconds,
+        cache_bytes=CACHE_BYTES,
+        relaxed=True,
+        documents=suite_documents(),
+    )
 
 
 async def warm(service: CompileService, backends: Iterable[str]) -> None:

@@ -7,10 +7,18 @@ a time limit that ends it, and what was once compiled is cached.
 import asyncio
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from adapter import metrics
-from adapter.errors import ApiError, GenerationFailed, InvalidRequest, NotSupported, Unavailable
+from adapter.errors import (
+    ApiError,
+    GenerationFailed,
+    InvalidRequest,
+    NotSatisfied,
+    NotSupported,
+    Unavailable,
+)
 from adapter.guided.compile.cache import ConstraintCache
 from adapter.guided.compile.messages import (
     Message,
@@ -72,13 +80,22 @@ class CompileService:
     """Compiles the constraints of one server process."""
 
     def __init__(
-        self, vocabulary: Vocabulary, *, seconds: float, cache_bytes: int, relaxed: bool
+        self,
+        vocabulary: Vocabulary,
+        *,
+        seconds: float,
+        cache_bytes: int,
+        relaxed: bool,
+        documents: Path | None = None,
     ) -> None:
-        """seconds: what compiling one constraint may take; relaxed: see ConstraintCompiler."""
+        """seconds: what compiling one constraint may take; relaxed: see ConstraintCompiler.
+
+        documents: a folder of what schemas may refer to beside themselves.
+        """
         self.vocabulary = vocabulary
         self._seconds = seconds
         self._relaxed = relaxed
-        self._fork_server = ForkServer(vocabulary)
+        self._fork_server = ForkServer(vocabulary, documents)
         self._pools = {
             name: WorkerPool(
                 self._fork_server, workers.most, worker_request(workers.niceness, name)
@@ -167,7 +184,8 @@ class CompileService:
         """Validate a finished text.
 
         Raises:
-            GenerationFailed: the text is not what the schema asks for, or that cannot be told.
+            NotSatisfied: the text is not what the schema asks for.
+            GenerationFailed: that cannot be told.
         """
         request = check_request(schema, text, seconds=self._seconds)
         try:
@@ -177,10 +195,9 @@ class CompileService:
                 "The finished text could not be checked against the schema."
             ) from None
         if answer["fault"] is not None:
-            raise GenerationFailed(
+            raise NotSatisfied(
                 "The generated text does not satisfy the schema, which no backend can hold as a "
-                f"whole: {answer['fault']}. Ask again, or make the schema simpler.",
-                code="constraint_not_satisfied",
+                f"whole: {answer['fault']}. Ask again, or make the schema simpler."
             )
 
 

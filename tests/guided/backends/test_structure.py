@@ -2,6 +2,7 @@
 
 import json
 import time
+from decimal import Decimal
 from typing import Any
 
 import jsonschema
@@ -63,6 +64,14 @@ def test_closed_tuples_and_names_are_told() -> None:
         "additionalProperties": {"type": "number"},
     }
     assert structure_of(schema) == {**told, "$defs": {"0": told}}
+
+
+@pytest.mark.parametrize("plainly", [False, True])
+def test_numbers_are_told_as_they_are_written(plainly: bool) -> None:
+    """Whole ones as integers; of those that a float would change, that they are numbers."""
+    assert structure_of({"enum": [1.0, 2]}) == {"enum": [1, 2]}
+    for value in (Decimal("0.1000000000000000000001"), Decimal("1e400"), 2**60, 1e300):
+        assert structure_of({"const": value}, plainly=plainly) == {"type": "number"}
 
 
 # --- never slow -----------------------------------------------------------------------------------
