@@ -135,7 +135,9 @@ def _check(request: Message, documents: Documents) -> Message:
 def _compile(compiler: ConstraintCompiler, request: Message) -> Message:
     constraint = requested_constraint(request)
     try:
-        compiled = compiler.compile(constraint, relaxed=request["relaxed"])
+        compiled = compiler.compile(
+            constraint, relaxed=request["relaxed"], seconds=request["seconds"]
+        )
     except Refused as refused:
         return {"refused": refused.message, "field": refused.field}
     except ImportError as error:
