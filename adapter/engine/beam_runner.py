@@ -16,6 +16,7 @@ from adapter.engine.updates import (
     CandidateUpdate,
     LogprobTable,
     PromptUpdate,
+    Table,
     finish_reason_of,
 )
 from adapter.planning.calls import EngineCall, SamplingFields
@@ -33,17 +34,6 @@ class Question(NamedTuple):
 
 Ask = Callable[[Sequence[Question]], AbstractAsyncContextManager[OutputReader]]
 """Gives questions to the engine; leaving the context aborts what is not finished."""
-
-
-@dataclass(slots=True)
-class BeamTable:
-    """The scores of a beam's tokens; a LogprobTable."""
-
-    start_indices: list[int]
-    end_indices: list[int]
-    token_ids: list[int]
-    logprobs: list[float]
-    decoded_tokens: list[str | None]
 
 
 @dataclass(slots=True)
@@ -183,9 +173,9 @@ def _counted(index: int, finished: Finished) -> BeamAnswer:
     )
 
 
-def _table(finished: Finished, count: int, tokens: Tokens) -> BeamTable:
+def _table(finished: Finished, count: int, tokens: Tokens) -> Table:
     """The scores of a beam's tokens, each with the `count` best of its position."""
-    table = BeamTable([], [], [], [], [])
+    table = Table()
     for step in finished.steps():
         table.start_indices.append(len(table.token_ids))
         own = (step.token_id, step.logprob)

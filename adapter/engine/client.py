@@ -15,6 +15,7 @@ from adapter.engine.finished import FinishedTexts
 from adapter.engine.output_reader import OutputReader
 from adapter.engine.prompts import Check, PromptTokenizer
 from adapter.engine.updates import PromptUpdate, Updates
+from adapter.engine.whole_context import fills_context, last_token, whole_prompt
 from adapter.errors import UnknownModel
 from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.constraint import Constraint
@@ -173,7 +174,13 @@ class Engine:
             opened = self.opened(calls, request_id=request_id, stream=stream, options=options)
             async with opened as reader:
                 while not reader.finished:
-                    yield await reader.news()
+                    yield [
+                        (index, whole_prompt(update) if self._fills(calls[index]) else update)
+                        for index, update in await reader.news()
+                    ]
+
+    def _fills(self, call: EngineCall) -> bool:
+        return fills_context(call, self.facts.max_model_len)
 
     def opened(
         self, calls: Sequence[EngineCall], *, request_id: str, stream: bool, options: "RunOptions"
@@ -193,9 +200,10 @@ class Engine:
             questions = [
                 Question(
                     f"{request_id}-{index}",
-                    call.prompt.token_ids,
+                    call.prompt.token_ids[: -1 if self._fills(call) else None],
                     SamplingParams(
                         **work.sampling,
+                        **(last_token(call) if self._fills(call) else {}),
                         n=work.mode.sequences,
                         structured_outputs=guided,
                         output_kind=kind,

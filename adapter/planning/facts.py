@@ -33,6 +33,8 @@ class ServerFacts:
     """True for a model that makes its tokens many at a time, which can do less still."""
     runner_v2: bool = False
     """True where the workers keep logit_bias and stop tokens in tables of a fixed size."""
+    scores_whole_context: bool = True
+    """True where the engine can be made to choose a token without a change of its score."""
     fast_prefill: bool = False
     """True with --kv-sharing-fast-prefill, under which prompts have no right scores."""
     guided_backend: str = AUTO

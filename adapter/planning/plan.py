@@ -166,15 +166,16 @@ def engine_calls(
     )
 
 
-def check_length(plan: Plan, index: int, prompt_tokens: int, max_model_len: int) -> None:
+def check_length(plan: Plan, index: int, prompt_tokens: int, facts: ServerFacts) -> None:
     """Refuse a prompt and max_tokens that do not fit the model's context together.
-
-    The engine always has room for one token more than it is given, also to score a prompt.
 
     Raises:
         InvalidRequest: with the counts and the limit.
     """
-    needed = prompt_tokens + max(plan.max_tokens, 1 if plan.mode.sequences else 0)
+    max_model_len = facts.max_model_len
+    # Where a prompt is scored vLLM makes a token that nobody asked for; see engine.whole_context.
+    made = isinstance(plan.mode, Score) and not facts.scores_whole_context
+    needed = prompt_tokens + max(plan.max_tokens, int(made))
     if needed <= max_model_len:
         return
     name = prompt_name(index, len(plan.prompts))

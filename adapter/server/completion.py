@@ -14,7 +14,7 @@ from adapter.errors import InvalidRequest
 from adapter.guided.compile.service import CompiledConstraint
 from adapter.guided.constraint import Constraint
 from adapter.planning.calls import EngineCall
-from adapter.planning.modes import Beams, Nothing
+from adapter.planning.modes import Beams, Nothing, Score
 from adapter.planning.plan import Plan, check_length, engine_calls, plan
 from adapter.server.request_log import RequestRecord
 
@@ -60,7 +60,7 @@ class Completion:
     @property
     def can_be_read_directly(self) -> bool:
         """Whether nothing stands between the engine's updates and a stream's events."""
-        between = isinstance(self.plan.mode, Beams | Nothing) or self._schema is not None
+        between = isinstance(self.plan.mode, Beams | Nothing | Score) or self._schema is not None
         return self._in_pieces and not between
 
     def updates(self) -> AsyncGenerator[Updates, None]:
@@ -109,7 +109,7 @@ async def begin(
     token_ids = await engine.tokenize(
         made.prompts,
         add_special_tokens=made.add_special_tokens,
-        check=lambda index, count: check_length(made, index, count, engine.facts.max_model_len),
+        check=lambda index, count: check_length(made, index, count, engine.facts),
     )
     return Completion(
         engine,

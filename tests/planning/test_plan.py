@@ -613,13 +613,13 @@ def test_unsupported_field_is_refused_by_name(fields: dict[str, Any], name: str)
 # --- lengths ------------------------------------------------------------------------------------
 
 
-def calls_for(*lengths: int, **fields: Any) -> tuple[Any, ...]:
+def calls_for(*lengths: int, facts: ServerFacts = FACTS, **fields: Any) -> tuple[Any, ...]:
     """The engine calls for prompts of some lengths, in a context of 32 tokens."""
     request = parse(prompt=[[1] for _ in lengths], **fields)
     token_ids = [[1] * length for length in lengths]
-    made = plan(request, FACTS)
+    made = plan(request, facts)
     for index, length in enumerate(lengths):
-        check_length(made, index, length, FACTS.max_model_len)
+        check_length(made, index, length, facts)
     return engine_calls(made, token_ids)
 
 
@@ -630,7 +630,7 @@ def calls_for(*lengths: int, **fields: Any) -> tuple[Any, ...]:
         pytest.param(31, {"max_tokens": 1}, id="one token"),
         pytest.param(32, {"max_tokens": 0}, id="nothing"),
         pytest.param(32, {"max_tokens": 0, "echo": True}, id="echo"),
-        pytest.param(31, {"max_tokens": 0, "echo": True, "logprobs": 1}, id="scores"),
+        pytest.param(32, {"max_tokens": 0, "echo": True, "logprobs": 1}, id="scores"),
     ],
 )
 def test_full_context_is_served(length: int, fields: dict[str, Any]) -> None:
@@ -647,7 +647,7 @@ def test_full_context_is_served(length: int, fields: dict[str, Any]) -> None:
         pytest.param(32, {"max_tokens": 5}, "prompt", id="full prompt"),
         pytest.param(9000, {"max_tokens": 5}, "prompt", id="long prompt"),
         pytest.param(33, {"max_tokens": 0}, "prompt", id="long prompt, nothing"),
-        pytest.param(32, {"max_tokens": 0, "echo": True, "logprobs": 1}, "prompt", id="scores"),
+        pytest.param(33, {"max_tokens": 0, "echo": True, "logprobs": 1}, "prompt", id="scores"),
     ],
 )
 def test_too_long_is_refused_with_the_counts(
@@ -661,6 +661,15 @@ def test_too_long_is_refused_with_the_counts(
     assert "context length is 32 tokens" in error.message
     assert f"prompt has {length} tokens" in error.message
     assert f"max_tokens asks for {fields.get('max_tokens', 16)}" in error.message
+
+
+def test_scores_need_room_where_no_token_can_be_chosen() -> None:
+    """Where the engine cannot be held to a token, the one that it makes needs room."""
+    facts = replace(FACTS, scores_whole_context=False)
+    fields: dict[str, Any] = {"max_tokens": 0, "echo": True, "logprobs": 1}
+    calls_for(31, facts=facts, **fields)
+    with pytest.raises(InvalidRequest, match="32 tokens"):
+        calls_for(32, facts=facts, **fields)
 
 
 def test_too_long_prompt_of_several_is_named() -> None:
