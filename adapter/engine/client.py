@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
-from adapter.engine.beam_runner import Question, run_beam_search
+from adapter.engine.beam_runner import run_beam_search
+from adapter.engine.beam_scores import Question
 from adapter.engine.detokenizer import Tokens
 from adapter.engine.errors import api_errors, as_engine_error
 from adapter.engine.facts import read_facts
@@ -194,7 +195,7 @@ class Engine:
         # All calls of a request have one program, which can be large: it is written once.
         work = calls[0].work
         program = work.program
-        guided = structured_outputs(program) if program is not None else None
+        guided = structured_outputs(program.dumps()) if program is not None else None
         with api_errors():
             # Each call has its own parameters, so vLLM need not copy them.
             questions = [
@@ -225,7 +226,13 @@ class Engine:
 
         async def search(index: int, call: EngineCall) -> tuple[int, PromptUpdate]:
             with api_errors():
-                return index, await run_beam_search(call, f"{request_id}-{index}", ask, self.tokens)
+                return index, await run_beam_search(
+                    call,
+                    f"{request_id}-{index}",
+                    ask,
+                    self.tokens,
+                    most_scores=self.facts.scores_given,
+                )
 
         tasks = [asyncio.create_task(search(*item)) for item in enumerate(calls)]
         try:

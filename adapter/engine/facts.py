@@ -43,7 +43,7 @@ def read_facts(
         speculative=getattr(client.vllm_config, "speculative_config", None) is not None,
         diffusion=bool(getattr(config, "is_diffusion", False)),
         runner_v2=uses_runner_v2(client.vllm_config),
-        scores_whole_context=_scores_whole_context(client),
+        scores_chosen_tokens=_scores_chosen_tokens(client),
         fast_prefill=_fast_prefill(client),
         guided_backend=_default_backend(client),
         guided_fault=guided_fault,
@@ -75,7 +75,7 @@ def _infill(settings: Settings, vocabulary: dict[str, int]) -> Infill | None:
     return find(vocabulary)
 
 
-def _scores_whole_context(client: AsyncLLM) -> bool:
+def _scores_chosen_tokens(client: AsyncLLM) -> bool:
     """Whether allowed_token_ids leave log-probabilities as they are, and are heeded at all."""
     config = client.model_config
     drafts = getattr(client.vllm_config, "speculative_config", None) is not None

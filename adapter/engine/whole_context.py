@@ -12,7 +12,7 @@ from adapter.planning.calls import EngineCall
 from adapter.planning.modes import Score
 
 
-class LastToken(TypedDict):
+class LastToken(TypedDict, total=False):
     """Keyword arguments of vLLM's SamplingParams that have it make one token."""
 
     allowed_token_ids: list[int]

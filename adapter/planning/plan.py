@@ -174,7 +174,7 @@ def check_length(plan: Plan, index: int, prompt_tokens: int, facts: ServerFacts)
     """
     max_model_len = facts.max_model_len
     # Where a prompt is scored vLLM makes a token that nobody asked for; see engine.whole_context.
-    made = isinstance(plan.mode, Score) and not facts.scores_whole_context
+    made = isinstance(plan.mode, Score) and not facts.scores_chosen_tokens
     needed = prompt_tokens + max(plan.max_tokens, int(made))
     if needed <= max_model_len:
         return

@@ -665,7 +665,7 @@ def test_too_long_is_refused_with_the_counts(
 
 def test_scores_need_room_where_no_token_can_be_chosen() -> None:
     """Where the engine cannot be held to a token, the one that it makes needs room."""
-    facts = replace(FACTS, scores_whole_context=False)
+    facts = replace(FACTS, scores_chosen_tokens=False)
     fields: dict[str, Any] = {"max_tokens": 0, "echo": True, "logprobs": 1}
     calls_for(31, facts=facts, **fields)
     with pytest.raises(InvalidRequest, match="32 tokens"):
