@@ -130,7 +130,11 @@ def _mode(parts: _Parts) -> Mode:
     if parts[Place.PLAN]["max_tokens"] == 0:
         return Score(answers) if "prompt_logprobs" in sampling else Nothing(answers)
     if search.get("beams"):
-        return Beams(answers, BeamSettings(**parts[Place.BEAMS]))
+        settings = BeamSettings(**parts[Place.BEAMS])
+        if settings.width > 1 or settings.repetition_penalty == 1:
+            return Beams(answers, settings)
+        # One beam is greedy search, where repetition_penalty changes logits; it makes a difference.
+        sampling["temperature"] = 0.0
     if sampling["temperature"] == 0:
         return Greedy(answers, best_of or answers)
     return Sample(answers) if best_of is None else BestOf(answers, best_of)

@@ -1,12 +1,11 @@
 """Beam search keeps to the rules of transformers' generate(num_beams=...)."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from adapter.engine.beam_search import BeamSearch
+from adapter.engine.beam_search import BeamSearch, Continuation, Continuations
 from adapter.planning.modes import BeamSettings
 
 END = 2
@@ -14,17 +13,14 @@ VOCABULARY = 24
 NEW_TOKENS = 8
 
 
-def table(scores: dict[int, float]) -> Any:
-    """A one-position table as the engine gives it: the best token first, then all by rank."""
-    ranked = sorted(scores.items(), key=lambda item: -item[1])
-    entries = [ranked[0], *ranked]
-    return SimpleNamespace(
-        start_indices=[0],
-        end_indices=[len(entries)],
-        token_ids=[token_id for token_id, _ in entries],
-        logprobs=[logprob for _, logprob in entries],
-        decoded_tokens=[None] * len(entries),
+def following(scores: dict[int, float]) -> Continuations:
+    """What may come next, with the model's own scores."""
+    return Continuations(
+        [Continuation(each, score, score) for each, score in scores.items()], TABLE
     )
+
+
+TABLE: Any = None
 
 
 def letters(token_ids: Sequence[int]) -> str:
@@ -36,7 +32,7 @@ def searched(settings: BeamSettings, scores: Any) -> list[tuple[tuple[int, ...],
     """Run a search whose scores depend on nothing: ids, finish and stop reason of each answer."""
     search = BeamSearch(settings, letters)
     while not search.done:
-        search.advance([table(scores) for _ in search.running])
+        search.advance([following(scores) for _ in search.running])
     return [(f.beam.token_ids, f.finish_reason, f.stop_reason) for f in search.finished()]
 
 
@@ -147,7 +143,7 @@ def our_search(model: Any, prompt: list[int], settings: BeamSettings) -> list[An
         best = torch.topk(scores, settings.entries_needed)
         search.advance(
             [
-                table(dict(zip(ids.tolist(), values.tolist(), strict=True)))
+                following(dict(zip(ids.tolist(), values.tolist(), strict=True)))
                 for ids, values in zip(best.indices, best.values, strict=True)
             ]
         )

@@ -461,10 +461,6 @@ def test_sampling_does_not_change_a_beam_search(fields: dict[str, Any]) -> None:
     ("fields", "param", "also"),
     [
         pytest.param({"stream": True}, "use_beam_search", "stream", id="stream"),
-        pytest.param({"frequency_penalty": 1}, "frequency_penalty", "use_beam_search", id="freq"),
-        pytest.param({"presence_penalty": 1}, "presence_penalty", "use_beam_search", id="pres"),
-        pytest.param({"repetition_penalty": 2}, "repetition_penalty", "use_beam_search", id="rep"),
-        pytest.param({"logit_bias": {"5": 1}}, "logit_bias", "use_beam_search", id="bias"),
         pytest.param({"n": 20}, "use_beam_search", "--max-logprobs", id="width"),
         pytest.param({"best_of": 2, "n": 3}, "best_of", "n", id="best_of"),
     ],
@@ -477,6 +473,38 @@ def test_beam_search_that_cannot_be_done_is_refused(
     assert error.param == param
     assert param in error.message
     assert also in error.message
+
+
+CHANGES: dict[str, Any] = {
+    "frequency_penalty": 1.0,
+    "presence_penalty": -1.0,
+    "repetition_penalty": 2.0,
+    "logit_bias": {"5": 1},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_scores_of_beams_are_changed(name: str) -> None:
+    """A field that changes scores goes to the search, unless the engine cannot tell enough."""
+    asked = {name: CHANGES[name]}
+    expected = {5: 1.0} if name == "logit_bias" else CHANGES[name]
+    assert beam(n=2, **asked) == replace(beam(n=2), **{name: expected})
+    for facts in (
+        replace(FACTS, scores_chosen_tokens=False),
+        replace(FACTS, guided_fault="no tokens"),
+    ):
+        error = refusal(facts, use_beam_search=True, n=2, **asked)
+        assert isinstance(error, NotSupported)
+        assert error.param == name
+        assert "use_beam_search" in error.message
+
+
+def test_one_beam_with_a_repetition_penalty_is_greedy() -> None:
+    """transformers' one beam is greedy search, whose repetition_penalty changes logits."""
+    made = planned(use_beam_search=True, repetition_penalty=2)
+    assert made.mode == Greedy(1, 1)
+    assert made.sampling["temperature"] == 0
+    assert made.adjusted == ()
 
 
 @pytest.mark.parametrize(
@@ -587,12 +615,6 @@ UNSUPPORTED = [
         {"guided_regex": "a", "guided_whitespace_pattern": ""},
         "guided_whitespace_pattern",
         id="blanks of a regex",
-    ),
-    pytest.param({"guided_json": {}, "use_beam_search": True}, "guided_json", id="guided beams"),
-    pytest.param(
-        {"response_format": {"type": "json_object"}, "use_beam_search": True},
-        "response_format",
-        id="beams in JSON",
     ),
     pytest.param({"length_penalty": 2}, "length_penalty", id="length_penalty 2"),
     pytest.param({"length_penalty": 0}, "length_penalty", id="length_penalty 0"),
