@@ -80,8 +80,8 @@ def _check_count(mode: Beams, found: int, *, width: int) -> None:
             "min_tokens: no text that the constraint allows is so long.", param="min_tokens"
         )
     raise InvalidRequest(
-        f"The constraint and max_tokens leave {found} texts for a search {width} beams wide, and n "
-        f"asks for {mode.answers}.",
+        f"n asks for {mode.answers} texts, and of those that the constraint allows a search "
+        f"{width} beams wide found {found}.",
         param="n",
     )
 

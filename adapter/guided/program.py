@@ -136,6 +136,8 @@ class Focus:
 
     def before(self, program: str) -> str:
         """A program's text with this before it; read by read_request()."""
+        if self == NO_FOCUS:
+            return program
         return json.dumps(asdict(self), separators=(",", ":")) + "\n" + program
 
 

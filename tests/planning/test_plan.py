@@ -487,8 +487,8 @@ CHANGES: dict[str, Any] = {
 def test_scores_of_beams_are_changed(name: str) -> None:
     """A field that changes scores goes to the search, unless the engine cannot tell enough."""
     asked = {name: CHANGES[name]}
-    expected = {5: 1.0} if name == "logit_bias" else CHANGES[name]
-    assert beam(n=2, **asked) == replace(beam(n=2), **{name: expected})
+    expected: Any = {name: {5: 1.0} if name == "logit_bias" else CHANGES[name]}
+    assert beam(n=2, **asked) == replace(beam(n=2), **expected)
     for facts in (
         replace(FACTS, scores_chosen_tokens=False),
         replace(FACTS, guided_fault="no tokens"),
