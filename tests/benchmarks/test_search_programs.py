@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks import search, search_agreement
-from benchmarks.reporting.report import as_text
 from benchmarks.changed_scores import CHANGES
+from benchmarks.reporting.report import as_text
 from benchmarks.search_agreement import (
     EARLY,
     PENALTIES,

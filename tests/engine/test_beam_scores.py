@@ -32,7 +32,7 @@ def logits(token_ids: Sequence[int]) -> npt.NDArray[np.float64]:
 def changed(settings: BeamSettings, made: Sequence[int]) -> npt.NDArray[np.float64]:
     """All scores behind generated tokens, one token after another."""
     after = logits([*PROMPT, *made])
-    scores = after - np.logaddexp.reduce(after)
+    scores: npt.NDArray[np.float64] = after - np.logaddexp.reduce(after)
     counts = Counter(made)
     for token_id in range(SIZE):
         score = scores[token_id] + (settings.logit_bias or {}).get(token_id, 0)
