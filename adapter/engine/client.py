@@ -22,8 +22,9 @@ from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.constraint import Constraint
 from adapter.guided.engine_side.backends import structured_outputs
 from adapter.guided.vocabulary import eos_token_ids, read_vocabulary
-from adapter.planning.calls import EngineCall
+from adapter.planning.calls import EngineCall, TokenIds
 from adapter.planning.modes import Beams, Nothing
+from adapter.planning.plan import Prompt
 from adapter.settings import Settings
 from adapter.vllm_api import (
     AsyncLLM,
@@ -149,8 +150,8 @@ class Engine:
             self._client.check_admission(choices)
 
     async def tokenize(
-        self, prompts: Sequence[str | list[int]], *, add_special_tokens: bool, check: Check
-    ) -> list[list[int]]:
+        self, prompts: Sequence[Prompt], *, add_special_tokens: bool, check: Check
+    ) -> list[TokenIds]:
         """Texts to token ids; see PromptTokenizer.token_ids()."""
         return await self._prompts.token_ids(
             prompts, add_special_tokens=add_special_tokens, check=check

@@ -70,24 +70,6 @@ def model_can_infill(request: CompletionV2Request, facts: ServerFacts) -> None:
         )
 
 
-def suffix_is_not_scored(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """What the model sees behind a suffix is not what the caller wrote."""
-    if request.suffix is not None and request.echo and request.logprobs is not None:
-        raise NotSupported(
-            "suffix cannot be combined with echo and logprobs together: the model sees tokens that "
-            "are not in the prompt.",
-            param="suffix",
-        )
-
-
-def suffix_has_a_text(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """Token ids are never changed, so nothing is put around them."""
-    if request.suffix is not None and not all(
-        isinstance(prompt, str) for prompt in values.prompts(request)
-    ):
-        raise NotSupported("suffix needs a prompt of text, not token ids.", param="suffix")
-
-
 # --- lengths and numbers ------------------------------------------------------------------------
 
 

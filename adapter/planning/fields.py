@@ -97,10 +97,8 @@ FIELDS: dict[str, Field] = {
     ),
     "suffix": _row(
         "honoured by models whose tokenizer has fill-in-the-middle tokens (or with "
-        "`--infill-template`); refused by others, for token ids, and with `echo` plus `logprobs`",
+        "`--infill-template`); refused by others",
         checks.model_can_infill,
-        checks.suffix_is_not_scored,
-        checks.suffix_has_a_text,
         _plan("suffix", lambda r, _: r.suffix),
     ),
     "max_tokens": _row(

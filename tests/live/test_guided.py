@@ -270,7 +270,7 @@ def test_many_prompts(server: Server) -> None:
 
 
 def test_beams(server: Server) -> None:
-    """Every beam is held to the constraint, on each backend, and is scored as the model scores it."""
+    """Every beam is held to the constraint on each backend, and the model's scores rank them."""
     fields: dict[str, Any] = {"prompt": "A name and an age:", "max_tokens": 60, "logprobs": 1}
     fields |= {"guided_whitespace_pattern": "", "use_beam_search": True, "n": 2, "best_of": 3}
 
