@@ -71,6 +71,12 @@ class GenerationFailed(ApiError):
     code = "generation_failed"
 
 
+class NotSatisfied(GenerationFailed):
+    """A finished text is not what its constraint asks for (500)."""
+
+    code = "constraint_not_satisfied"
+
+
 class InternalError(ApiError):
     """A fault of the server's own (500). Its details are in the server's log only."""
 

@@ -25,6 +25,10 @@ _REFUSED = Counter(
 _IGNORED = Counter(
     "completion_v2_ignored_fields", "Fields that the contract does not know, in accepted requests."
 )
+_RETRIES = Counter(
+    "completion_v2_guided_retries",
+    "Constrained texts that failed their check at the end, and were made again.",
+)
 _COMPILE_SECONDS = Histogram(
     "completion_v2_constraint_compile_seconds",
     "Seconds to compile a constraint that was not kept, refused ones included, by backend.",
@@ -53,6 +57,11 @@ def count_refusal(field: str | None) -> None:
 def count_ignored_fields(count: int) -> None:
     """Count fields that the contract does not know."""
     _IGNORED.inc(count)
+
+
+def count_retry() -> None:
+    """Count a text that failed its check and is made again."""
+    _RETRIES.inc()
 
 
 def observe_compile(backend: str, seconds: float) -> None:

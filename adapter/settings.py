@@ -128,6 +128,14 @@ class Settings:
         choices=("check", "refuse"),
     )
     """What auto does with a schema that no backend can hold: "check" the text, or "refuse" it."""
+    guided_retries: int = _set_by(
+        "--guided-retries",
+        "How many times a text that failed that check is made again, before the request fails.",
+        "5",
+        int,
+        allows=lambda value: 0 <= value <= 100,
+        bounds="from 0 to 100",
+    )
 
 
 def _flag(setting: "Field[Any]") -> Flag:

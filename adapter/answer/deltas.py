@@ -42,6 +42,11 @@ class Answer:
             _PromptAnswer(shape, token_texts, call, index * call.work.mode.answers)
             for index, call in enumerate(calls)
         ]
+        self._thrown_away = 0
+
+    def throw_away(self, tokens: int) -> None:
+        """Count tokens of a text that was made and is no answer."""
+        self._thrown_away += tokens
 
     def deltas(self, updates: Updates) -> list[Delta]:
         """The deltas of a batch of updates, each given with its prompt's index.
@@ -56,10 +61,10 @@ class Answer:
         return [delta for index, update in updates for delta in self._prompts[index].deltas(update)]
 
     def usage(self) -> Usage:
-        """Tokens so far; every choice counts, each prompt once."""
+        """Tokens so far; every choice counts, and what was thrown away; each prompt once."""
         return Usage(
             sum(len(prompt.call.prompt.token_ids) for prompt in self._prompts),
-            sum(prompt.completion_tokens() for prompt in self._prompts),
+            sum(prompt.completion_tokens() for prompt in self._prompts) + self._thrown_away,
         )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from adapter.contract.request import CompletionV2Request
+from adapter.contract.request import CompletionV2Request, ResponseFormatJsonSchema
 from adapter.contract.wording import expectation
 from adapter.errors import InvalidRequest
+from adapter.languages import exact_json
 
 
 def parse_request(body: bytes) -> CompletionV2Request:
@@ -23,9 +24,30 @@ def parse_request(body: bytes) -> CompletionV2Request:
         # pydantic-core's parser also takes NaN and Infinity, which are no JSON.
         if b"NaN" in body or b"Infinity" in body:
             _strict_json(body)
-        return CompletionV2Request.model_validate_json(body)
+        request = CompletionV2Request.model_validate_json(body)
     except ValidationError as error:
         raise _refusal(error, body) from None
+    return _with_exact_schemas(request, body)
+
+
+def _with_exact_schemas(request: CompletionV2Request, body: bytes) -> CompletionV2Request:
+    """The request with its schemas' numbers as they were written: pydantic-core makes floats."""
+    asked = request.response_format
+    inner = asked.json_schema.schema_ if isinstance(asked, ResponseFormatJsonSchema) else None
+    if (request.guided_json is None and inner is None) or not _LONG_NUMBER.search(body):
+        return request
+    exact = exact_json.loads(body)
+    fields: dict[str, Any] = {}
+    if request.guided_json is not None:
+        fields["guided_json"] = exact["guided_json"]
+    if inner is not None:
+        given = exact["response_format"]
+        fields["response_format"] = ResponseFormatJsonSchema.model_validate(given)
+    return request.model_copy(update=fields)
+
+
+# A number that a float may change: of more than 15 digits, or with an exponent of three.
+_LONG_NUMBER = re.compile(rb"\d[\d.]{15,}|\d[eE][-+]?\d{3}")
 
 
 def _strict_json(body: bytes) -> Any:

@@ -7,9 +7,11 @@ engine's steps. The engine's prefix cache, where it is on, keeps what the beams 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adapter.engine.beam_scores import Ask, BeamScorer
+from adapter.engine.beam_scores import BeamScorer
 from adapter.engine.beam_search import BeamSearch, Finished, best_tokens
+from adapter.engine.checked import CheckedTexts
 from adapter.engine.detokenizer import CONTEXT, REPLACEMENT, Tokens
+from adapter.engine.questions import Ask
 from adapter.engine.updates import CandidateUpdate, LogprobTable, PromptUpdate, Table
 from adapter.errors import InvalidRequest
 from adapter.planning.calls import EngineCall
@@ -39,14 +41,22 @@ class BeamUpdate:
 
 
 async def run_beam_search(
-    call: EngineCall, name: str, ask: Ask, tokens: Tokens, *, most_scores: int
+    call: EngineCall,
+    name: str,
+    ask: Ask,
+    tokens: Tokens,
+    *,
+    most_scores: int,
+    checked: CheckedTexts | None = None,
 ) -> PromptUpdate:
     """The answers of a call that is a beam search. Cancelling aborts the running calls.
 
     name: what the engine's requests are called, with numbers behind it. most_scores: how many the
-    engine gives at a position.
+    engine gives at a position. checked: validates what is found; what fails is not among the
+    answers.
 
     Raises:
+        NotSatisfied: too few of the texts found are what they have to be.
         ApiError: the engine failed, stopped or gave it up.
         InvalidRequest: a constraint leaves fewer texts than n.
     """
@@ -62,6 +72,10 @@ async def run_beam_search(
         search.advance(await scorer.following(search.running))
     found = search.finished()
     _check_count(mode, len(found), width=settings.width)
+    if checked is not None:
+        texts = [_counted(index, finished) for index, finished in enumerate(found)]
+        good, bad = await checked.best(texts, mode.answers)
+        found = [found[place] for place in (*good, *bad)]
     answers = [
         _answer(index, call, finished, settings.logprobs, tokens)
         if index < mode.answers

@@ -8,13 +8,11 @@ the best, though the model's own best are others.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from adapter.engine.beam_search import Beam, Continuation, Continuations, best_tokens
-from adapter.engine.output_reader import OutputReader
+from adapter.engine.questions import Ask, Question
 from adapter.engine.score_changes import BeamChanges, Group, ScoreChanges
 from adapter.engine.updates import LogprobTable, PromptUpdate, finish_reason_of
 from adapter.guided.engine_side.backends import structured_outputs
@@ -25,18 +23,6 @@ from adapter.vllm_api import RequestOutputKind, SamplingParams, StructuredOutput
 
 # More scores than a step needs, so that penalties rarely ask for more.
 _SPARE = 64
-
-
-class Question(NamedTuple):
-    """What one call asks of the engine."""
-
-    request_id: str
-    token_ids: list[int]
-    params: SamplingParams
-
-
-Ask = Callable[[Sequence[Question]], AbstractAsyncContextManager[OutputReader]]
-"""Gives questions to the engine; leaving the context aborts what is not finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +159,12 @@ class BeamScorer:
 
     async def _asked(self, wanted: Sequence[_Wanted]) -> list[LogprobTable]:
         """One round of questions: the table of each."""
-        name = f"{self._name}-{self._rounds}"
-        self._rounds += 1
+        first = self._rounds == 0
         questions = [
             Question(
-                f"{name}-{position}",
+                f"{self._name}-{self._rounds}-{position}",
                 [*self._prompt, *want.beam.token_ids],
-                self._params(want, scores_prompt=name.endswith("-0") and not position),
+                self._params(want, scores_prompt=first and position == 0),
             )
             for position, want in enumerate(wanted)
         ]
@@ -187,8 +172,9 @@ class BeamScorer:
         async with self._ask(questions) as reader:
             while not reader.finished:
                 updates.update(await reader.news())
-        if self.prompt_logprobs is None:
+        if first:
             self.prompt_logprobs = updates[0].prompt_logprobs
+        self._rounds += 1
         return [_table(updates[position]) for position in range(len(wanted))]
 
     def _params(self, want: _Wanted, *, scores_prompt: bool) -> SamplingParams:

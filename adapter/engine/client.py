@@ -2,27 +2,36 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
 from adapter.engine.beam_runner import run_beam_search
-from adapter.engine.beam_scores import Question
+from adapter.engine.checked import CheckedTexts, Checks
 from adapter.engine.detokenizer import Tokens
 from adapter.engine.errors import api_errors, as_engine_error
 from adapter.engine.facts import read_facts
-from adapter.engine.finished import FinishedTexts
 from adapter.engine.output_reader import OutputReader
 from adapter.engine.prompts import Check, PromptTokenizer
-from adapter.engine.updates import PromptUpdate, Updates
+from adapter.engine.questions import Question
+from adapter.engine.updates import CandidateUpdate, PromptUpdate, Updates
 from adapter.engine.whole_context import fills_context, last_token, whole_prompt
 from adapter.errors import UnknownModel
 from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.constraint import Constraint
 from adapter.guided.engine_side.backends import structured_outputs
 from adapter.guided.vocabulary import eos_token_ids, read_vocabulary
-from adapter.planning.calls import EngineCall, TokenIds
+from adapter.planning.calls import EngineCall, SamplingFields, TokenIds
 from adapter.planning.modes import Beams, Nothing
 from adapter.planning.plan import Prompt
 from adapter.settings import Settings
@@ -68,6 +77,7 @@ class Engine:
         tokenizer = client.renderer.get_tokenizer()
         ends = eos_token_ids(config.try_get_generation_config(), client.renderer.get_eos_token_id())
         self.tokens = Tokens(tokenizer, ends)
+        self._retries = settings.guided_retries
         self._prompts = PromptTokenizer(client.renderer, config.max_model_len)
         self._compile_service, guided_fault = _compile_service(config, tokenizer, ends, settings)
         self.facts = read_facts(
@@ -100,22 +110,6 @@ class Engine:
         return dataclasses.replace(
             compiled, program=dataclasses.replace(compiled.program, eos_token_ids=ends)
         )
-
-    async def checked(
-        self, updates: AsyncGenerator[Updates, None], schema: str
-    ) -> AsyncGenerator[Updates, None]:
-        """The updates, each finished text among them validated before it is passed on.
-
-        Raises:
-            GenerationFailed: a finished text is not what the schema asks for.
-        """
-        assert self._compile_service is not None
-        texts = FinishedTexts(self._compile_service.vocabulary.tokens, self.facts.eos_token_ids)
-        async with aclosing(updates):
-            async for batch in updates:
-                for text in texts.of(batch):
-                    await self._compile_service.check(schema, text)
-                yield batch
 
     async def adapter_for(self, model: str) -> LoRARequest | None:
         """The LoRA adapter of a model name, None for the base model.
@@ -184,6 +178,40 @@ class Engine:
     def _fills(self, call: EngineCall) -> bool:
         return fills_context(call, self.facts.max_model_len)
 
+    def run_checked(
+        self,
+        calls: Sequence[EngineCall],
+        *,
+        request_id: str,
+        options: "RunOptions",
+        schema: str,
+        thrown_away: Callable[[CandidateUpdate], None],
+    ) -> AsyncGenerator[Updates, None]:
+        """The same for texts that are validated against a schema; each comes in one piece.
+
+        thrown_away: is told of each text that failed, and is made again.
+
+        Raises:
+            NotSatisfied: no text that was made is what it has to be.
+            ApiError: as the engine's own error maps to one.
+        """
+        service = self._compile_service
+        assert service is not None
+        texts = CheckedTexts(
+            lambda questions: self._asked(questions, options),
+            _Questions(calls, RequestOutputKind.FINAL_ONLY, self.facts.max_model_len),
+            service.vocabulary.tokens,
+            self.facts.eos_token_ids,
+            Checks(partial(service.check, schema), self._retries, thrown_away),
+        )
+        if isinstance(calls[0].work.mode, Beams):
+            return self._search(calls, request_id, options, texts)
+
+        async def make(index: int, call: EngineCall) -> tuple[int, PromptUpdate]:
+            return index, await texts.make(call, f"{request_id}-{index}")
+
+        return _as_they_end(make(*item) for item in enumerate(calls))
+
     def opened(
         self, calls: Sequence[EngineCall], *, request_id: str, stream: bool, options: "RunOptions"
     ) -> AbstractAsyncContextManager[OutputReader]:
@@ -193,32 +221,21 @@ class Engine:
             ApiError: as the engine's own error maps to one; so does the reader.
         """
         kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
-        # All calls of a request have one program, which can be large: it is written once.
         work = calls[0].work
-        program = work.program
-        guided = structured_outputs(program.dumps()) if program is not None else None
         with api_errors():
-            # Each call has its own parameters, so vLLM need not copy them.
+            question = _Questions(calls, kind, self.facts.max_model_len)
             questions = [
-                Question(
-                    f"{request_id}-{index}",
-                    call.prompt.token_ids[: -1 if self._fills(call) else None],
-                    SamplingParams(
-                        **work.sampling,
-                        **(last_token(call) if self._fills(call) else {}),
-                        n=work.mode.sequences,
-                        structured_outputs=guided,
-                        output_kind=kind,
-                        flat_logprobs=True,
-                        skip_clone=True,
-                    ),
-                )
+                question(f"{request_id}-{index}", call, work.sampling, work.mode.sequences)
                 for index, call in enumerate(calls)
             ]
         return self._asked(questions, options)
 
-    async def _search(
-        self, calls: Sequence[EngineCall], request_id: str, options: "RunOptions"
+    def _search(
+        self,
+        calls: Sequence[EngineCall],
+        request_id: str,
+        options: "RunOptions",
+        checked: CheckedTexts | None = None,
     ) -> AsyncGenerator[Updates, None]:
         """The beam searches of a request; each gives its answers at its end."""
 
@@ -233,16 +250,10 @@ class Engine:
                     ask,
                     self.tokens,
                     most_scores=self.facts.scores_given,
+                    checked=checked,
                 )
 
-        tasks = [asyncio.create_task(search(*item)) for item in enumerate(calls)]
-        try:
-            for first in asyncio.as_completed(tasks):
-                yield [await first]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return _as_they_end(search(*item) for item in enumerate(calls))
 
     @asynccontextmanager
     async def _asked(
@@ -283,6 +294,49 @@ class RunOptions(TypedDict):
     priority: int
     data_parallel_rank: int | None
     session_id: str | None
+
+
+class _Questions:
+    """Makes questions of a request's calls; see AsQuestion."""
+
+    def __init__(
+        self, calls: Sequence[EngineCall], kind: RequestOutputKind, max_model_len: int
+    ) -> None:
+        # All calls of a request have one program, which can be large: it is written once.
+        program = calls[0].work.program
+        self._guided = structured_outputs(program.dumps()) if program is not None else None
+        self._kind = kind
+        self._max_model_len = max_model_len
+
+    def __call__(
+        self, name: str, call: EngineCall, sampling: SamplingFields, sequences: int
+    ) -> Question:
+        fills = fills_context(call, self._max_model_len)
+        # Each call has its own parameters, so vLLM need not copy them.
+        params = SamplingParams(
+            **sampling,
+            **(last_token(call) if fills else {}),
+            n=sequences,
+            structured_outputs=self._guided,
+            output_kind=self._kind,
+            flat_logprobs=True,
+            skip_clone=True,
+        )
+        return Question(name, call.prompt.token_ids[: -1 if fills else None], params)
+
+
+async def _as_they_end(
+    answers: Iterable[Coroutine[Any, Any, tuple[int, PromptUpdate]]],
+) -> AsyncGenerator[Updates, None]:
+    """What coroutines return that run at the same time. Closing the generator cancels them."""
+    tasks = [asyncio.create_task(answer) for answer in answers]
+    try:
+        for first in asyncio.as_completed(tasks):
+            yield [await first]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _compile_service(

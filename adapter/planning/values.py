@@ -5,6 +5,7 @@ from typing import Literal
 
 from adapter.contract.request import CompletionV2Request
 from adapter.guided.constraint import Kind
+from adapter.languages import exact_json
 from adapter.planning.facts import ServerFacts
 
 # vLLM raises a temperature below this, but above 0, to it: it "may cause numerical errors"
@@ -113,7 +114,7 @@ def ends_early(request: CompletionV2Request) -> bool:
 def guided_json(request: CompletionV2Request) -> tuple[Kind, str] | None:
     """The schema as text."""
     schema = request.guided_json
-    return None if schema is None else (Kind.JSON, json.dumps(schema))
+    return None if schema is None else (Kind.JSON, exact_json.dumps(schema))
 
 
 def guided_choice(request: CompletionV2Request) -> tuple[Kind, str] | None:
@@ -139,7 +140,7 @@ def response_format(request: CompletionV2Request) -> tuple[Kind, str] | None:
         return None
     if asked.type == "json_object" or asked.json_schema.schema_ is None:
         return Kind.JSON_OBJECT, '{"type": "object"}'
-    return Kind.JSON, json.dumps(asked.json_schema.schema_.model_extra or {})
+    return Kind.JSON, exact_json.dumps(asked.json_schema.schema_.model_extra or {})
 
 
 CONSTRAINTS = {

@@ -9,12 +9,13 @@ from adapter.contract.parsing import parse_request
 from adapter.contract.request import CompletionV2Request, unknown_fields
 from adapter.engine.client import Engine, RunOptions
 from adapter.engine.output_reader import OutputReader
-from adapter.engine.updates import Updates
+from adapter.engine.updates import CandidateUpdate, Updates
 from adapter.errors import InvalidRequest
 from adapter.guided.compile.service import CompiledConstraint
 from adapter.guided.constraint import Constraint
+from adapter.metrics import count_retry
 from adapter.planning.calls import EngineCall
-from adapter.planning.modes import Beams, Nothing, Score
+from adapter.planning.modes import Beams, Greedy, Nothing, Score
 from adapter.planning.plan import Plan, check_length, engine_calls, plan
 from adapter.server.request_log import RequestRecord
 
@@ -42,6 +43,7 @@ class Completion:
         request_id: str,
         options: RunOptions,
         schema: str | None,
+        record: RequestRecord,
     ) -> None:
         """schema: what a finished text has to be checked against; None where nothing is."""
         self.plan = plan
@@ -50,18 +52,21 @@ class Completion:
         self._calls = calls
         self._request_id = request_id
         self._options = options
+        self._record = record
         self._schema = schema
 
     @property
     def _in_pieces(self) -> bool:
-        """Whether the engine gives updates as it goes, or only the finished texts."""
-        return self.plan.stream and self.plan.mode.streams
+        """Whether the engine gives updates as it goes, or only the finished texts.
+
+        Of a text that may be taken back nothing is shown.
+        """
+        return self.plan.stream and self.plan.mode.streams and self._schema is None
 
     @property
     def can_be_read_directly(self) -> bool:
         """Whether nothing stands between the engine's updates and a stream's events."""
-        between = isinstance(self.plan.mode, Beams | Nothing | Score) or self._schema is not None
-        return self._in_pieces and not between
+        return self._in_pieces and not isinstance(self.plan.mode, Beams | Nothing | Score)
 
     def updates(self) -> AsyncGenerator[Updates, None]:
         """The updates as they come. Closing the generator aborts what still runs.
@@ -69,13 +74,28 @@ class Completion:
         Raises:
             ApiError: the engine failed, or a finished text is not what its schema asks for.
         """
-        updates = self._engine.run(
+        if self._schema is not None:
+            return self._engine.run_checked(
+                self._calls,
+                request_id=self._request_id,
+                options=self._options,
+                schema=self._schema,
+                thrown_away=self._throw_away,
+            )
+        return self._engine.run(
             self._calls,
             request_id=self._request_id,
             stream=self._in_pieces,
             options=self._options,
         )
-        return updates if self._schema is None else self._engine.checked(updates, self._schema)
+
+    def _throw_away(self, text: CandidateUpdate) -> None:
+        """A text failed its check, and another one is made in its place."""
+        self.answer.throw_away(len(text.token_ids))
+        count_retry()
+        self._record.guided_retries += 1
+        if isinstance(self.plan.mode, Greedy) and "temperature" not in self._record.adjusted:
+            self._record.adjusted += ("temperature",)  # see TEMPERATURE_AGAIN
 
     def opened(self) -> AbstractAsyncContextManager[OutputReader]:
         """The same for who reads directly; leaving the context aborts what still runs."""
@@ -123,7 +143,8 @@ async def begin(
             "data_parallel_rank": caller.data_parallel_rank,
             "session_id": caller.session_id,
         },
-        schema=compiled.schema if compiled else None,
+        schema=compiled.schema if compiled and made.mode.generates else None,
+        record=record,
     )
 
 

@@ -26,6 +26,8 @@ class RequestRecord:
         """Fields that vLLM could not take exactly."""
         self.guided: str | None = None
         """Who holds the constraint, and whether the finished text is checked besides."""
+        self.guided_retries = 0
+        """Texts that failed that check, and were made again."""
         self.constraint = NONE
         """The kind of constraint."""
         self.backend = NONE
@@ -57,6 +59,7 @@ class RequestRecord:
         }
         if self.constraint != NONE:
             facts |= {"constraint": self.constraint, "backend": self.backend}
+            facts |= {"guided_retries": self.guided_retries} if self.guided_retries else {}
         if self.ignored:
             facts["ignored_fields"] = _short(", ".join(self.ignored))
         # JSON, so that nothing a caller sends can look like a line of its own.

@@ -64,7 +64,8 @@ class Response:
             if fields:
                 headers.append((name, _field_list(fields)))
         if record.guided is not None:
-            headers.append((b"x-guided-decoding", record.guided.encode()))
+            retries = f"; retries={record.guided_retries}" if record.guided_retries else ""
+            headers.append((b"x-guided-decoding", (record.guided + retries).encode()))
         return headers
 
 

@@ -72,12 +72,13 @@ class Judge:
         case = task.case
         outcome = Outcome(case.set, case.id, case.keyword, case.remote, task.backend)
         outcome.has_instances = bool(case.tests)
+        outcome.forbidden = sum(not test["valid"] and not test.get("format") for test in case.tests)
         started = time.monotonic()
         compiled = self._compile(case, outcome)
         if compiled is None:
             forbidden = sum(not test["valid"] for test in case.tests)
             if outcome.unsatisfiable and forbidden == len(case.tests) > 0:
-                outcome.verdict, outcome.forbidden = "exact", forbidden
+                outcome.verdict = "exact"
         else:
             outcome.checked = compiled.schema is not None
             makers = [self._libraries.compile(part) for part in compiled.program.parts]
@@ -156,7 +157,6 @@ class _Texts:
         """Judge an instance."""
         accepted, why = self._accepted(test["data"], seed, compact=test["valid"])
         shown = short(as_text(test["data"]))
-        self._outcome.forbidden += not test["valid"] and not test.get("format")
         if test.get("format"):
             self._outcome.by_format += 1
             self._outcome.by_format_accepted += accepted

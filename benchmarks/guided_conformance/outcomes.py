@@ -110,7 +110,7 @@ def fault_of(schema: Any, text: bytes) -> str | None:
     except UnicodeDecodeError as error:
         return f"not UTF-8: {error}"
     try:
-        return text_fault(schema, decoded)
+        return text_fault(json.dumps(schema), decoded)
     except Exception as error:
         raise Unjudged(f"{type(error).__name__}: {error}") from error
 

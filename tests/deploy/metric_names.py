@@ -14,6 +14,7 @@ OURS: dict[str, tuple[str, set[str]]] = {
     "completion_v2_requests": ("counter", {"outcome", "constraint", "backend"}),
     "completion_v2_refused_requests": ("counter", {"field"}),
     "completion_v2_ignored_fields": ("counter", set()),
+    "completion_v2_guided_retries": ("counter", set()),
     "completion_v2_constraint_compile_seconds": ("histogram", {"backend"}),
     "completion_v2_constraint_cache": ("counter", {"result"}),
 }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adapter.guided.constraint import Constraint, Kind
-from benchmarks.guided_conformance.judge import required_names
+from benchmarks.guided_conformance.goals import Hints
 from benchmarks.guided_conformance.outcomes import repeats_a_name
 from benchmarks.guided_conformance.walks import Drawer
 from benchmarks.ordinary_models.shape import Shape
@@ -57,7 +57,7 @@ def test_what_is_drawn_is_valid(shape: Shape) -> None:
             [],
             hurry=hurry,
             generator=np.random.default_rng(seed),
-            names=required_names(shape.schema),
+            hints=Hints.of(shape.schema),
         )
         assert drawn.dead is None, drawn
         finished += drawn.finished

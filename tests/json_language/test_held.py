@@ -22,7 +22,12 @@ TOKENIZER = llguidance.LLTokenizer(llguidance.TokenizerWrapper(ByteTokenizer()))
 
 def reader(schema: Any) -> tuple[Held, Callable[[str], int]]:
     """A schema's grammar, and how many bytes of a text its masks allow: -1 for all and its end."""
-    found = held(read_schema(json.dumps(schema)))
+    return reader_of(json.dumps(schema))
+
+
+def reader_of(schema: str) -> tuple[Held, Callable[[str], int]]:
+    """The same of a schema's text."""
+    found = held(read_schema(schema))
     grammar = llguidance.LLMatcher.grammar_from_lark(found.lark)
     fresh = llguidance.LLMatcher(TOKENIZER, grammar, log_level=0)
     assert not fresh.is_error(), (fresh.get_error(), found.lark)
@@ -170,6 +175,32 @@ def test_kinds_are_held(schema: Any, good: list[Any], bad: list[Any]) -> None:
     for value in bad:
         assert not validator.is_valid(value), value
         assert read(json.dumps(value)) != -1, value
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ('{"const": 1.00000000000000000001}', ["1.00000000000000000001"], ["1", "1.0"]),
+        ('{"enum": [123456789012345678.5]}', ["123456789012345678.5"], ["123456789012345680"]),
+        (
+            '{"type": "number", "minimum": 0.10000000000000000001, "maximum": 0.2}',
+            ["0.10000000000000000001", "0.1000000000000000001", "0.2"],
+            ["0.1", "0.10000000000000000000", "0.20000000000000000001"],
+        ),
+        (
+            '{"type": "integer", "maximum": 100000000000000000000.0}',
+            ["100000000000000000000"],
+            ["100000000000000000001"],
+        ),
+        ('{"type": "number", "multipleOf": 0.00000000000000000001}', ["0.5"], ["1e-21"]),
+    ],
+)
+def test_numbers_are_what_is_written(schema: str, good: list[str], bad: list[str]) -> None:
+    """Also where a binary fraction cannot tell them apart, and jsonschema neither."""
+    found, read = reader_of(schema)
+    assert found.complete
+    assert [text for text in good if read(text) != -1] == []
+    assert [text for text in bad if read(text) == -1] == []
 
 
 # Where the texts of numbers, formats and patterns are narrower than a validator's, by intent.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from adapter.contract.parsing import parse_request
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
 from adapter.guided.constraint import AUTO, BACKENDS, MAX_TEXT, Constraint, Kind
@@ -238,3 +239,20 @@ def test_size_is_bounded(field: str, make: Any) -> None:
     assert error.param == field
     assert str(MAX_TEXT + 1) in error.message
     assert len(error.message) < 200
+
+
+LONG_NUMBERS = (
+    '{"enum": [1.00000000000000000001, 9007199254740993, 1E+400, 0.1, 123456789012345678.5]}'
+)
+
+
+@pytest.mark.parametrize("field", ["guided_json", "response_format"])
+def test_numbers_of_a_schema_are_what_was_written(field: str) -> None:
+    """However many digits they have: no float comes between the body and the constraint."""
+    given = LONG_NUMBERS
+    if field == "response_format":
+        given = f'{{"type": "json_schema", "json_schema": {{"name": "n", "schema": {given}}}}}'
+    body = f'{{"model": "m", "prompt": "x", "{field}": {given}}}'
+    asked = plan(parse_request(body.encode()), FACTS).constraint
+    assert asked is not None
+    assert asked.text == LONG_NUMBERS

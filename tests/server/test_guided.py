@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from adapter.errors import ApiError, GenerationFailed, NotSupported, Unavailable
+from adapter.errors import ApiError, NotSatisfied, NotSupported, Unavailable
 from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.constraint import Constraint
 from adapter.guided.program import Part, Program
@@ -38,7 +38,8 @@ class FakeCompileService:
         self.schema: str | None = None
         """What finished texts have to be checked against."""
         self.refusal: ApiError | None = None
-        self.fault: ApiError | None = None
+        self.faults: list[ApiError] = []
+        """Of the texts that are checked, one after the other; the others have none."""
         self.held: Held | None = None
         """Where it waits while it compiles."""
         self.asked: list[Constraint] = []
@@ -55,8 +56,8 @@ class FakeCompileService:
 
     async def check(self, schema: str, text: str) -> None:
         self.checked.append((schema, text))
-        if self.fault is not None:
-            raise self.fault
+        if self.faults:
+            raise self.faults.pop(0)
 
 
 if TYPE_CHECKING:
@@ -170,36 +171,60 @@ def test_finished_text_is_checked(
 ) -> None:
     """A text for which the libraries hold less than the schema is checked as it was made."""
     service.schema = "{}"
-    tokens = byte_ids(b"[1]")
-    parts = [said("[1", *tokens[:2]), said("]", tokens[2], EOS, finish="stop")]
-    client.will_answer(*(parts if stream else [said("[1]", *tokens, EOS, finish="stop")]))
+    client.will_answer(said("[1]", *byte_ids(b"[1]"), EOS, finish="stop"))
     got = ask(server, guided_json={}, stream=stream, echo=True)
     assert (got.status, got.headers["x-guided-decoding"]) == (200, "guidance; checked")
     assert service.checked == [("{}", "[1]")]
+    assert client.calls[0].params.output_kind.name == "FINAL_ONLY"
 
 
+@pytest.mark.parametrize("stream", [False, True])
 def test_text_that_fails_its_check(
-    server: Server, client: FakeEngineClient, service: FakeCompileService
+    server: Server, client: FakeEngineClient, service: FakeCompileService, stream: bool
 ) -> None:
-    """A finished text that is not what was asked for is no answer but an error."""
+    """A finished text that is not what was asked for is no answer but an error, and never shown."""
     service.schema = "{}"
-    service.fault = GenerationFailed("no", code="constraint_not_satisfied")
-    client.will_answer(said("1", 52, EOS, finish="stop"))
-    got = ask(server, guided_json={})
+    service.faults = [NotSatisfied("no")] * 6
+    for _ in range(6):
+        client.will_answer(said("1", 52, EOS, finish="stop"))
+    got = ask(server, guided_json={}, stream=stream)
     assert (got.status, got.error()["code"]) == (500, "constraint_not_satisfied")
+    assert len(client.calls) == 6
 
 
-def test_streamed_text_that_fails_its_check(
+@pytest.mark.parametrize("stream", [False, True])
+def test_text_that_is_made_again(
+    server: Server, client: FakeEngineClient, service: FakeCompileService, stream: bool
+) -> None:
+    """What failed is not shown but counted, and the caller is told how often."""
+    service.schema = "{}"
+    service.faults = [NotSatisfied("no"), NotSatisfied("no")]
+    for letter in (52, 53, 54):
+        client.will_answer(said(chr(letter - 3), letter, EOS, finish="stop"))
+    usage = {"stream_options": {"include_usage": True}} if stream else {}
+    got = ask(server, guided_json={}, stream=stream, seed=5, temperature=0.5, **usage)
+    assert (got.status, got.headers["x-guided-decoding"]) == (200, "guidance; checked; retries=2")
+    assert "x-adjusted-fields" not in got.headers
+    chunk, count = got.events() if stream else (got.json(), got.json())
+    assert [choice["text"] for choice in chunk["choices"]] == ["3"]
+    assert count["usage"]["completion_tokens"] == 6
+    seeds = [call.params.seed for call in client.calls]
+    assert seeds[0] == 5
+    assert len(set(seeds)) == 3
+
+
+def test_greedy_text_that_is_made_again(
     server: Server, client: FakeEngineClient, service: FakeCompileService
 ) -> None:
-    """In a stream the failed check is an error event where the finish reason would be."""
+    """It is sampled, and the caller is told of that too."""
     service.schema = "{}"
-    service.fault = GenerationFailed("no", code="constraint_not_satisfied")
-    client.will_answer(said("1", 52), said("2", 53, EOS, finish="stop"))
-    got = ask(server, guided_json={}, stream=True)
-    chunk, error = got.events()
-    assert (chunk["choices"][0]["text"], chunk["choices"][0]["finish_reason"]) == ("1", None)
-    assert error["error"]["code"] == "constraint_not_satisfied"
+    service.faults = [NotSatisfied("no")]
+    for _ in range(2):
+        client.will_answer(said("1", 52, EOS, finish="stop"))
+    got = ask(server, guided_json={}, temperature=0, n=2)
+    assert [choice["text"] for choice in got.json()["choices"]] == ["1", "1"]
+    assert got.headers["x-adjusted-fields"] == "temperature"
+    assert client.calls[1].params.temperature > 0
 
 
 @pytest.mark.parametrize(
@@ -214,7 +239,7 @@ def test_text_that_was_cut_is_not_checked(
 ) -> None:
     """A text cut by its length or a stop string is passed on, and says so by its finish reason."""
     service.schema = "{}"
-    service.fault = GenerationFailed("no")
+    service.faults = [NotSatisfied("no")]
     client.will_answer(said("1", *tokens, finish=finish))
     got = ask(server, guided_json={}, stop="2")
     assert (got.status, got.json()["choices"][0]["finish_reason"]) == (200, finish)

@@ -5,7 +5,6 @@ read at 2 ms a megabyte under the interpreter's lock, so a large one is built ag
 holds up nobody.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from outlines_core.json_schema import build_regex_from_schema
 from adapter.guided.matcher import Mask, Matcher
 from adapter.guided.program import Part
 from adapter.guided.vocabulary import Vocabulary
+from adapter.languages import exact_json
 from adapter.languages.json_schema.schema import Schema, rewrite
 
 # A property or item of any value: the library's own reading of `{}` is not one alternative but
@@ -75,7 +75,7 @@ def regex_of_schema(schema: Schema, whitespace: str | None) -> str:
         ValueError: outlines_core cannot express the schema.
     """
     plain = _ANY_VALUE if _is_any(schema) else rewrite(schema, _mended)
-    return str(build_regex_from_schema(json.dumps(plain), whitespace))
+    return str(build_regex_from_schema(exact_json.dumps(plain), whitespace))
 
 
 def _mended(node: dict[str, Any]) -> dict[str, Any]:

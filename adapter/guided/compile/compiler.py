@@ -36,6 +36,7 @@ from adapter.guided.program import Members, Part, Program, Shape, Whitespace
 from adapter.guided.whitespace import DEFAULT
 from adapter.json_language.grammar.places import Place
 from adapter.json_language.grammar.write import Held, TooLargeError, held
+from adapter.languages import exact_json
 from adapter.languages.grammar.write import as_ebnf, as_lark
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
@@ -129,7 +130,7 @@ class ConstraintCompiler:
         try:
             return self._read_json(constraint, read_schema(constraint.text), relaxed)
         except (TypeError, AttributeError, ArithmeticError, KeyError):
-            fault = validation.schema_fault(json.loads(constraint.text))
+            fault = validation.schema_fault(exact_json.loads(constraint.text))
             raise SchemaError(f"it is not a JSON schema: {fault}") from None
 
     def _read_json(self, constraint: Constraint, schema: Schema, relaxed: bool) -> Compiled:
@@ -157,13 +158,13 @@ class ConstraintCompiler:
         known: the schema as llguidance's own reader is given it, which follows some references that
         the normal form does not, and takes schemas that are too large for it.
         """
-        part = Part("guidance", "json", json.dumps(known))
+        part = Part("guidance", "json", exact_json.dumps(known))
         try:
             own = self._held(schema)
         except SchemaError:
             if fault := validation.schema_fault(schema):
                 raise Refused(f"{constraint.field} is not a JSON schema: {_line(fault)}.") from None
-            self._compile_part(part)  # llguidance may know a closer reason
+            self._raise_closer_reason(part)
             raise
         if own is not None and own.complete:
             return Part("guidance", "lark", own.lark), _members(own.places), False
@@ -179,11 +180,19 @@ class ConstraintCompiler:
             return part, _NAMES, False
         if fault := validation.check_fault(known):
             raise Refused(f"{constraint.field}: {fault}.")
-        part = Part("guidance", "json-lenient", json.dumps(known))
+        part = Part("guidance", "json-lenient", exact_json.dumps(known))
         self._compile_part(part)  # which follows all references
         if own is None:
             return part, _NAMES, True
         return Part("guidance", "lark", own.lark), _members(own.places), True
+
+    def _raise_closer_reason(self, part: Part) -> None:
+        """llguidance says more closely what of a schema cannot be satisfied, where it reads it."""
+        try:
+            self._compile_part(part)
+        except ValueError as error:
+            if "Unsatisfiable" in str(error):
+                raise
 
     def _held(self, schema: Schema) -> Held | None:
         """The schema's own grammar; None where it, or what llguidance makes of it, is too large.
@@ -204,14 +213,14 @@ class ConstraintCompiler:
     def _own_json(self, constraint: Constraint, schema: Schema) -> Part:
         """What the named library makes of the schema."""
         if constraint.backend == LM_FORMAT_ENFORCER:
-            return Part("lm-format-enforcer", "json", json.dumps(schema))
+            return Part("lm-format-enforcer", "json", exact_json.dumps(schema))
         schema = fit_for(constraint.backend, schema)
         if constraint.backend == OUTLINES:
             pattern = _whitespace_pattern(constraint)
             whitespace = None if pattern is None else f"(?:{to_rust(pattern)})"
             regex = regex_of_schema(schema, whitespace)
             return self._prepared(Part("outlines", "regex", regex))
-        return Part("xgrammar", "json", json.dumps(schema))
+        return Part("xgrammar", "json", exact_json.dumps(schema))
 
     def _try_format(self, name: str) -> bool:
         part = Part("guidance", "json", json.dumps({"type": "string", "format": name}))

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter import metrics
-from adapter.errors import ApiError, GenerationFailed, InvalidRequest, NotSupported, Unavailable
+from adapter.errors import (
+    ApiError,
+    GenerationFailed,
+    InvalidRequest,
+    NotSatisfied,
+    NotSupported,
+    Unavailable,
+)
 from adapter.guided.compile.cache import ConstraintCache
 from adapter.guided.compile.messages import (
     Message,
@@ -167,7 +174,8 @@ class CompileService:
         """Validate a finished text.
 
         Raises:
-            GenerationFailed: the text is not what the schema asks for, or that cannot be told.
+            NotSatisfied: the text is not what the schema asks for.
+            GenerationFailed: that cannot be told.
         """
         request = check_request(schema, text, seconds=self._seconds)
         try:
@@ -177,10 +185,9 @@ class CompileService:
                 "The finished text could not be checked against the schema."
             ) from None
         if answer["fault"] is not None:
-            raise GenerationFailed(
+            raise NotSatisfied(
                 "The generated text does not satisfy the schema, which no backend can hold as a "
-                f"whole: {answer['fault']}. Ask again, or make the schema simpler.",
-                code="constraint_not_satisfied",
+                f"whole: {answer['fault']}. Ask again, or make the schema simpler."
             )
 
 

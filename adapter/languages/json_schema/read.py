@@ -4,13 +4,14 @@ Only what holds for every library: malformed references, endless recursion, keys
 a library's checks off. What one library cannot do is its own to say.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from adapter.languages import exact_json
+from adapter.languages.json_schema.documents import with_local_references
 from adapter.languages.json_schema.finite import finite
-from adapter.languages.json_schema.references import check_reference, with_short_references
+from adapter.languages.json_schema.references import check_reference
 from adapter.languages.json_schema.schema import Schema, SchemaError, as_schema, rewrite, walk
 
 MAX_DEPTH = 64
@@ -31,11 +32,11 @@ def read_schema(text: str) -> Schema:
     Raises:
         SchemaError: it is not a schema, or no finite text satisfies it.
     """
-    given = json.loads(text)
+    given = exact_json.loads(text)
     if _CONTROL.search(text):
         raise SchemaError("it holds a control character that only an escape by number could write.")
     given = _checked(given)
-    schema = as_schema(rewrite(with_short_references(given), _plain))
+    schema = as_schema(rewrite(with_local_references(given), _plain))
     nodes = list(walk(schema))
     based = any("$id" in node or "id" in node for node in nodes if node is not schema)
     for node in nodes:

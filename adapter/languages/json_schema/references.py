@@ -3,23 +3,7 @@
 from typing import Any, TypeGuard
 from urllib.parse import unquote
 
-from adapter.languages.json_schema.schema import Schema, SchemaError, as_schema, rewrite
-
-
-def with_short_references(schema: Schema) -> Schema:
-    """References by the schema's own `$id`, which stand for `#`, written so."""
-    own = schema.get("$id") if isinstance(schema, dict) else None
-    if not isinstance(own, str) or not own.rstrip("#"):
-        return schema
-    base = own.rstrip("#")
-
-    def change(node: dict[str, Any]) -> dict[str, Any]:
-        name = node.get("$ref")
-        if isinstance(name, str) and name.partition("#")[0] == base:
-            return node | {"$ref": "#" + name.partition("#")[2]}
-        return node
-
-    return as_schema(rewrite(schema, change))
+from adapter.languages.json_schema.schema import Schema, SchemaError
 
 
 def check_reference(reference: Any, root: Schema, based: bool) -> None:
@@ -35,7 +19,17 @@ def check_reference(reference: Any, root: Schema, based: bool) -> None:
     if reference.startswith("#"):
         if reference[1:2] in ("", "/") and not based:
             resolve(reference, root)
-    elif not based and not (isinstance(root, dict) and ("$id" in root or "id" in root)):
+    elif not based:
+        refuse_elsewhere(reference)
+
+
+def refuse_elsewhere(reference: str) -> None:
+    """Refuse a reference that leads nowhere in the schema, if it would have to be fetched.
+
+    Raises:
+        SchemaError: it is one.
+    """
+    if not reference.startswith("#"):
         raise SchemaError(
             f'$ref "{reference[:200]}" leads out of the schema, and nothing is fetched: put what '
             "it stands for under $defs."

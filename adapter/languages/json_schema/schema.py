@@ -12,28 +12,32 @@ class SchemaError(ValueError):
 
 # Keywords whose value is a schema, a list of schemas, or an object of schemas (JSON Schema draft
 # 2020-12 and the drafts before it).
-_ONE = (
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "contentSchema",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+_ONE = frozenset(
+    (
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    )
 )
-_LIST = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-_TABLE = (
-    "$defs",
-    "definitions",
-    "dependencies",
-    "dependentSchemas",
-    "patternProperties",
-    "properties",
+_LIST = frozenset(("allOf", "anyOf", "items", "oneOf", "prefixItems"))
+_TABLE = frozenset(
+    (
+        "$defs",
+        "definitions",
+        "dependencies",
+        "dependentSchemas",
+        "patternProperties",
+        "properties",
+    )
 )
 
 
@@ -49,15 +53,14 @@ def walk(schema: Any) -> Iterator[dict[str, Any]]:
 
 def children(node: dict[str, Any]) -> Iterator[Any]:
     """The schemas directly inside a schema."""
-    for name in _ONE:
-        if isinstance(node.get(name), dict):
-            yield node[name]
-    for name in _LIST:
-        if isinstance(node.get(name), list):
-            yield from node[name]
-    for name in _TABLE:
-        if isinstance(node.get(name), dict):
-            yield from node[name].values()
+    for name, value in node.items():
+        if isinstance(value, dict):
+            if name in _TABLE:
+                yield from value.values()
+            elif name in _ONE:
+                yield value
+        elif name in _LIST and isinstance(value, list):
+            yield from value
 
 
 def rewrite(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
@@ -67,16 +70,20 @@ def rewrite(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
     node = change(schema)
     if not isinstance(node, dict):
         return node
+    return with_children(node, lambda inner: rewrite(inner, change))
+
+
+def with_children(node: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A copy of a schema where those directly inside were passed through `change`."""
     node = dict(node)
-    for name in _ONE:
-        if isinstance(node.get(name), dict):
-            node[name] = rewrite(node[name], change)
-    for name in _LIST:
-        if isinstance(node.get(name), list):
-            node[name] = [rewrite(item, change) for item in node[name]]
-    for name in _TABLE:
-        if isinstance(node.get(name), dict):
-            node[name] = {key: rewrite(item, change) for key, item in node[name].items()}
+    for name, value in node.items():
+        if isinstance(value, dict):
+            if name in _TABLE:
+                node[name] = {key: change(item) for key, item in value.items()}
+            elif name in _ONE:
+                node[name] = change(value)
+        elif name in _LIST and isinstance(value, list):
+            node[name] = [change(item) for item in value]
     return node
 
 

@@ -167,6 +167,6 @@ def test_what_is_kept_can_be_finished(
     if compiled is None:
         return
     program, maker = compiled
-    guides = (libraries.guide(program, [maker]) for _ in range(8))
+    guides = (libraries.guide(program, [maker]) for _ in range(64))
     # Tokens that close are taken more often than others; written() fails where a text is stuck.
     assert any(written(guide, Random(seed + n), b'}]",0') for n, guide in enumerate(guides))
