@@ -216,7 +216,7 @@ def _beams_fault(facts: ServerFacts) -> str | None:
     if facts.guided_fault is not None:
         return facts.guided_fault
     if not facts.scores_chosen_tokens:
-        return "its log-probabilities are not the model's own (--logprobs-mode), or it has drafts"
+        return "it decodes speculatively, or its --logprobs-mode is not raw_logprobs"
     return None
 
 

@@ -391,6 +391,17 @@ def test_facts(engine: "Engine") -> None:
     assert facts.eos_token_ids == {2}
 
 
+def test_where_a_token_can_be_chosen(client: FakeEngineClient, models: FakeServingModels) -> None:
+    """Not where log-probabilities are taken after allowed_token_ids, or drafts leave them out."""
+    assert make_engine(client, models).facts.scores_chosen_tokens
+    client.model_config.logprobs_mode = "processed_logprobs"
+    assert not make_engine(client, models).facts.scores_chosen_tokens
+    client.model_config.logprobs_mode = "raw_logprobs"
+    config: Any = client.vllm_config
+    config.speculative_config = object()
+    assert not make_engine(client, models).facts.scores_chosen_tokens
+
+
 @pytest.mark.parametrize(
     ("configured", "ends"), [(None, {2}), (2, {2}), (0, {0, 2}), ([0, 1], {0, 1, 2})], ids=str
 )
