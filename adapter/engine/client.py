@@ -13,6 +13,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
@@ -355,5 +356,6 @@ def _compile_service(
         seconds=settings.guided_timeout,
         cache_bytes=settings.guided_cache_mb * 2**20,
         relaxed=settings.guided_fallback == "check",
+        documents=Path(settings.guided_documents) if settings.guided_documents else None,
     )
     return service, None

@@ -4,17 +4,21 @@
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from adapter.guided.constraint import (
+    AUTO,
     BACKENDS,
     LM_FORMAT_ENFORCER,
     Constraint,
     Kind,
 )
 from tests.guided.faults import FAULTS
+from tests.guided.keyword_rows import ROWS
 
 DOCS = Path(__file__).parents[2] / "docs" / "guided-decoding.md"
 
@@ -27,17 +31,40 @@ SAMPLES = {
 }
 
 
-def kinds_table() -> str:
-    """Which library holds each kind of constraint, for each backend that may be named."""
+@contextmanager
+def a_compiler() -> Iterator[Any]:
+    """What compiles for a vocabulary of all bytes."""
     from adapter.guided.backends.registry import Libraries
     from adapter.guided.compile.compiler import ConstraintCompiler
     from tests.guided.test_faults import BYTES
 
     with TemporaryDirectory() as folder:
-        return _kinds_table(ConstraintCompiler(Libraries(BYTES), Path(folder)))
+        yield ConstraintCompiler(Libraries(BYTES), Path(folder))
 
 
-def _kinds_table(compiler: Any) -> str:
+def keywords_table(compiler: Any) -> str:
+    """What becomes of each keyword of JSON Schema under auto."""
+    lines = ["| keyword | for example | |", "|---|---|---|"]
+    for row in ROWS:
+        example = json.dumps(row.schema).replace("|", "\\|")
+        lines.append(f"| {row.what} | `{example}` | {_outcome(compiler, row.schema)} |")
+    return "\n".join(lines)
+
+
+def _outcome(compiler: Any, schema: Any) -> str:
+    from adapter.guided.compile.compiler import Refused
+
+    try:
+        compiled = compiler.compile(
+            Constraint("f", Kind.JSON, json.dumps(schema), AUTO), relaxed=True
+        )
+    except Refused:
+        return "refused"
+    return "checked at the end" if compiled.checked else "held"
+
+
+def kinds_table(compiler: Any) -> str:
+    """Which library holds each kind of constraint, for each backend that may be named."""
     lines = [
         "| `guided_decoding_backend` | " + " | ".join(name for name, _ in SAMPLES.values()) + " |",
         "|---" * (len(SAMPLES) + 1) + "|",
@@ -73,7 +100,13 @@ def faults_table() -> str:
 
 def written(text: str) -> str:
     """The document with its tables as the code has them."""
-    for name, table in (("kinds", kinds_table()), ("faults", faults_table())):
+    with a_compiler() as compiler:
+        tables = {
+            "kinds": kinds_table(compiler),
+            "keywords": keywords_table(compiler),
+            "faults": faults_table(),
+        }
+    for name, table in tables.items():
         start = text.index(f"<!-- {name}: ")
         start = text.index("-->\n", start) + len("-->\n")
         end = text.index(f"<!-- end of {name} -->")

@@ -38,6 +38,7 @@ from adapter.json_language.grammar.places import Place
 from adapter.json_language.grammar.write import Held, TooLargeError, held
 from adapter.languages import exact_json
 from adapter.languages.grammar.write import as_ebnf, as_lark
+from adapter.languages.json_schema.documents import METASCHEMAS, Documents
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.choices import choices
@@ -80,8 +81,14 @@ _MOST_RUNS = 256
 class ConstraintCompiler:
     """Compiles constraints for one vocabulary."""
 
-    def __init__(self, libraries: Libraries, folder: Path) -> None:
-        """folder: where compiled indexes are left for the engine."""
+    def __init__(
+        self, libraries: Libraries, folder: Path, documents: Documents = METASCHEMAS
+    ) -> None:
+        """folder: where compiled indexes are left for the engine.
+
+        documents: what schemas may refer to beside themselves.
+        """
+        self.documents = documents
         self._libraries = libraries
         self._folder = folder
         self._made: dict[Part, Maker] = {}
@@ -128,7 +135,9 @@ class ConstraintCompiler:
 
     def _json(self, constraint: Constraint, relaxed: bool) -> Compiled:
         try:
-            return self._read_json(constraint, read_schema(constraint.text), relaxed)
+            return self._read_json(
+                constraint, read_schema(constraint.text, self.documents), relaxed
+            )
         except (TypeError, AttributeError, ArithmeticError, KeyError):
             fault = validation.schema_fault(exact_json.loads(constraint.text))
             raise SchemaError(f"it is not a JSON schema: {fault}") from None
