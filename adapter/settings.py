@@ -4,6 +4,7 @@ import os
 from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 PREFIX = "COMPLETION_V2_"
@@ -128,6 +129,14 @@ class Settings:
         choices=("check", "refuse"),
     )
     """What auto does with a schema that no backend can hold: "check" the text, or "refuse" it."""
+    guided_documents: str | None = _set_by(
+        "--guided-documents",
+        "A folder of documents that JSON schemas may refer to: what https://host/path refers to is "
+        "the file host/path in it. Nothing is ever fetched.",
+        None,
+        allows=lambda folder: folder is None or Path(folder).is_dir(),
+        bounds="a folder",
+    )
     guided_retries: int = _set_by(
         "--guided-retries",
         "How many times a text that failed that check is made again, before the request fails.",

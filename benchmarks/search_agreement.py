@@ -1,9 +1,10 @@
 """How far beam search agrees with transformers' generate(num_beams=...) on the built-in model.
 
-Both in float32 on the same weights. A case agrees where the texts are the same in the same order,
-or, where beams tie, the scores are the same within 1e-3.
+Both in float32 on the same weights; also with penalties, logit_bias and constraints. A case agrees
+where the texts are the same in the same order, or, where beams tie, the scores are the same within
+1e-3.
 
-Run: python -m benchmarks.search_agreement [--quick] [--prompts N] [--json FILE]
+Run: python -m benchmarks.search_agreement [--quick] [--prompts N] [--changed] [--json FILE]
 """
 
 import argparse
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from adapter.builtin_model.model import MODEL_NAME, ensure_default_model
+from benchmarks.changed_scores import CHANGES, Change, generate_options
 from benchmarks.reporting.report import Grid, Section
 from benchmarks.reporting.result import Result
 from benchmarks.running import program
@@ -31,6 +33,7 @@ UNITS = {"agreement": "share"}
 
 # Every so many cases are a quick run's: all values of every option come up in it.
 QUICK_STEP = 93
+QUICK_CHANGED_STEP = 97
 
 
 def _chat(question: str) -> str:
@@ -73,6 +76,13 @@ class Case(NamedTuple):
     width: int
     length_penalty: float
     early_stopping: bool
+    change: str = ""
+    """A name of CHANGES; empty for none."""
+
+    @property
+    def changed(self) -> Change:
+        """What changes the scores."""
+        return CHANGES[self.change] if self.change else Change({})
 
 
 class Oracle:
@@ -84,12 +94,14 @@ class Oracle:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         torch.set_grad_enabled(False)
+        torch.set_num_threads(1)  # the server's threads wait on the same cores
         self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
 
     def beams(self, case: Case) -> tuple[list[str], list[float] | None]:
         """The texts, best first, and their scores; greedy search has no scores."""
         inputs = self._tokenizer(case.prompt, return_tensors="pt")
+        length = inputs.input_ids.shape[1]
         found = self._model.generate(
             **inputs,
             max_new_tokens=MAX_TOKENS,
@@ -100,8 +112,8 @@ class Oracle:
             do_sample=False,
             return_dict_in_generate=True,
             output_scores=True,
+            **generate_options(case.changed, self._tokenizer, length),
         )
-        length = inputs.input_ids.shape[1]
         texts = [
             self._tokenizer.decode(ids[length:], skip_special_tokens=True).rstrip("\ufffd")
             for ids in found.sequences
@@ -122,6 +134,7 @@ def disagreement(ask: Callable[..., Any], oracle: Oracle, case: Case) -> str | N
         length_penalty=case.length_penalty,
         early_stopping=case.early_stopping,
         logprobs=0,
+        **case.changed.fields,
     )
     texts, scores = oracle.beams(case)
     if reply.texts == texts:
@@ -130,7 +143,12 @@ def disagreement(ask: Callable[..., Any], oracle: Oracle, case: Case) -> str | N
         sum(values) / len(values) ** case.length_penalty
         for values in (choice["logprobs"]["token_logprobs"] for choice in reply.choices)
     ]
-    if scores and all(abs(a - b) <= TOLERANCE for a, b in zip(ours, scores, strict=True)):
+    same_measure = not case.change  # else what is reported is not what is summed
+    if (
+        scores
+        and same_measure
+        and all(abs(a - b) <= TOLERANCE for a, b in zip(ours, scores, strict=True))
+    ):
         return None
     return f"ours {reply.texts} {ours}, transformers {texts} {scores}"
 
@@ -140,17 +158,33 @@ def cases(prompts: Sequence[str]) -> list[Case]:
     return [Case(*values) for values in itertools.product(prompts, WIDTHS, PENALTIES, EARLY)]
 
 
+def changed_cases(prompts: Sequence[str]) -> list[Case]:
+    """Each change of scores, with every prompt and width; the other options in turn."""
+    options = list(itertools.product(PENALTIES[1:3], EARLY))
+    return [
+        Case(prompt, width, *options[(row + column) % len(options)], change)
+        for row, (prompt, width) in enumerate(itertools.product(prompts, WIDTHS[1:3]))
+        for column, change in enumerate(CHANGES)
+    ]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print each disagreement, and how many cases agree."""
     parser = program.parser("search_agreement", "Beam search here and in transformers, compared.")
     parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many of the 20")
+    parser.add_argument(
+        "--changed", action="store_true", help="only the cases with penalties or a constraint"
+    )
     return program.run(_benchmark, parser.parse_args(argv), sections)
 
 
 def _benchmark(options: argparse.Namespace) -> Result:
     folder = ensure_default_model()
     oracle = Oracle(folder)
-    chosen = cases(PROMPTS[: options.prompts])[:: QUICK_STEP if options.quick else 1]
+    prompts = PROMPTS[: options.prompts]
+    chosen = cases(prompts)[:: QUICK_STEP if options.quick else 1]
+    changed = changed_cases(prompts)[:: QUICK_CHANGED_STEP if options.quick else 1]
+    chosen = changed if options.changed else [*chosen, *changed]
     found: list[dict[str, Any]] = []
     with (
         running_server(folder, MODEL_NAME, ["--dtype", "float32", "--enforce-eager"]) as server,

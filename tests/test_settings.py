@@ -1,6 +1,7 @@
 """adapter/settings.py: flags, environment variables and their defaults."""
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,13 @@ def test_guided_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert guided(parsed("--guided-fallback", "check")) == (2.5, 9, "check")
 
 
+def test_texts_made_again_and_documents(tmp_path: Path) -> None:
+    """How often a text is made again, and where documents lie, none of which is none."""
+    assert (parsed().guided_retries, parsed().guided_documents) == (5, None)
+    settings = parsed("--guided-retries", "0", "--guided-documents", str(tmp_path))
+    assert (settings.guided_retries, settings.guided_documents) == (0, str(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("flag", "value"),
     [
@@ -105,6 +113,8 @@ def test_guided_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--guided-timeout", "inf"),
         ("--guided-cache-mb", "0"),
         ("--guided-cache-mb", "-1"),
+        ("--guided-retries", "-1"),
+        ("--guided-documents", "/no-such-folder"),
     ],
 )
 def test_guided_limits_have_bounds(flag: str, value: str) -> None:

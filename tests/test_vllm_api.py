@@ -82,12 +82,12 @@ def test_sampling_params_take_our_fields() -> None:
     require(
         parameters(SamplingParams), ours, "SamplingParams", "planning/calls.py (SamplingFields)"
     )
-    extra = {"n", "output_kind", "flat_logprobs", "skip_clone", "detokenize"}
+    extra = {"n", "output_kind", "flat_logprobs", "skip_clone", "detokenize", "allowed_token_ids"}
     require(
         parameters(SamplingParams),
         extra,
         "SamplingParams",
-        "engine/client.py and engine/beam_runner.py",
+        "engine/client.py and engine/beam_scores.py",
     )
 
 

@@ -1,5 +1,6 @@
 """The prompt as an echo shows it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from adapter.answer.logprobs import Logprobs, append
@@ -19,11 +20,12 @@ def echoed_prompt(
 ) -> EchoedPrompt:
     if prompt.text is not None and not shape.logprobs:
         return EchoedPrompt(prompt.text, None)
-    if prompt.text == "":
+    first, end = prompt.own or (0, len(prompt.token_ids))
+    if prompt.text == "" and prompt.own is None:
         # The separator that stands for no prompt is no text of the caller's.
         shown, widths = [texts.prompt().name(prompt.token_ids[0])], [0]
     else:
-        shown, widths = _prompt_tokens(shape, texts, prompt)
+        shown, widths = _prompt_tokens(shape, texts, prompt, prompt.token_ids[first:end])
     text = prompt.text
     if text is None:
         text = "".join(token for token, width in zip(shown, widths, strict=True) if width)
@@ -32,20 +34,20 @@ def echoed_prompt(
     logprobs = Logprobs()
     offset = 0
     for position, (token, width) in enumerate(zip(shown, widths, strict=True)):
-        append(logprobs, table, position, token, min(offset, len(text)))
+        append(logprobs, table, first + position, token, min(offset, len(text)))
         offset += width
     return EchoedPrompt(text, logprobs)
 
 
 def _prompt_tokens(
-    shape: AnswerShape, texts: TokenTexts, prompt: TokenizedPrompt
+    shape: AnswerShape, texts: TokenTexts, prompt: TokenizedPrompt, token_ids: Sequence[int]
 ) -> tuple[list[str], list[int]]:
     """Each prompt token as it prints, and how many characters of the echoed text it takes."""
     token_text = texts.prompt()
     shown: list[str] = []
     widths: list[int] = []
     offset = 0
-    for token_id in prompt.token_ids:
+    for token_id in token_ids:
         if token_text.is_special(token_id):
             token = token_text.name(token_id)
             if prompt.text is None:

@@ -7,29 +7,15 @@ engine's steps. The engine's prefix cache, where it is on, keeps what the beams 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from adapter.engine.beam_scores import BeamScorer
 from adapter.engine.beam_search import BeamSearch, Finished, best_tokens
+from adapter.engine.checked import CheckedTexts
 from adapter.engine.detokenizer import CONTEXT, REPLACEMENT, Tokens
-from adapter.engine.questions import Ask, Question
-from adapter.engine.updates import (
-    CandidateUpdate,
-    LogprobTable,
-    PromptUpdate,
-    finish_reason_of,
-)
-from adapter.planning.calls import EngineCall, SamplingFields
+from adapter.engine.questions import Ask
+from adapter.engine.updates import CandidateUpdate, LogprobTable, PromptUpdate, Table
+from adapter.errors import InvalidRequest
+from adapter.planning.calls import EngineCall
 from adapter.planning.modes import Beams
-from adapter.vllm_api import RequestOutputKind, SamplingParams
-
-
-@dataclass(slots=True)
-class BeamTable:
-    """The scores of a beam's tokens; a LogprobTable."""
-
-    start_indices: list[int]
-    end_indices: list[int]
-    token_ids: list[int]
-    logprobs: list[float]
-    decoded_tokens: list[str | None]
 
 
 @dataclass(slots=True)
@@ -54,81 +40,64 @@ class BeamUpdate:
     finished: bool = True
 
 
-async def run_beam_search(call: EngineCall, name: str, ask: Ask, tokens: Tokens) -> PromptUpdate:
+async def run_beam_search(
+    call: EngineCall,
+    name: str,
+    ask: Ask,
+    tokens: Tokens,
+    *,
+    most_scores: int,
+    checked: CheckedTexts | None = None,
+) -> PromptUpdate:
     """The answers of a call that is a beam search. Cancelling aborts the running calls.
 
-    name: what the engine's requests are called, with a number behind it.
+    name: what the engine's requests are called, with numbers behind it. most_scores: how many the
+    engine gives at a position. checked: validates what is found; what fails is not among the
+    answers.
 
     Raises:
+        NotSatisfied: too few of the texts found are what they have to be.
         ApiError: the engine failed, stopped or gave it up.
+        InvalidRequest: a constraint leaves fewer texts than n.
     """
     mode = call.work.mode
     assert isinstance(mode, Beams)
     settings = mode.search
-    prompt = call.prompt.token_ids
     skips = call.work.sampling.get("skip_special_tokens", True)
     search = BeamSearch(
         settings, lambda ids: tokens.text_after(call.prompt, ids, skip_special_tokens=skips)
     )
-    fields = SamplingFields(logprobs=settings.entries_needed)
-    first_fields = fields.copy()
-    if "prompt_logprobs" in call.work.sampling:
-        first_fields["prompt_logprobs"] = call.work.sampling["prompt_logprobs"]
-    scored = await _score([prompt], first_fields, f"{name}-0", ask)
-    prompt_logprobs = scored[0].prompt_logprobs
-    search.advance([_scores(update) for update in scored])
-    step = 1
+    scorer = BeamScorer(call, name, ask, most_scores)
     while not search.done:
-        sequences = [[*prompt, *beam.token_ids] for beam in search.running]
-        scored = await _score(sequences, fields, f"{name}-{step}", ask)
-        search.advance([_scores(update) for update in scored])
-        step += 1
+        search.advance(await scorer.following(search.running))
+    found = search.finished()
+    _check_count(mode, len(found), width=settings.width)
+    if checked is not None:
+        texts = [_counted(index, finished) for index, finished in enumerate(found)]
+        good, bad = await checked.best(texts, mode.answers)
+        found = [found[place] for place in (*good, *bad)]
     answers = [
         _answer(index, call, finished, settings.logprobs, tokens)
         if index < mode.answers
         else _counted(index, finished)
-        for index, finished in enumerate(search.finished())
+        for index, finished in enumerate(found)
     ]
-    return BeamUpdate(prompt_logprobs, answers)
+    return BeamUpdate(scorer.prompt_logprobs, answers)
 
 
-async def _score(
-    sequences: Sequence[list[int]], fields: SamplingFields, name: str, ask: Ask
-) -> list[PromptUpdate]:
-    """The scores of the next token after each sequence."""
-    questions = [
-        Question(
-            f"{name}-{position}",
-            token_ids,
-            SamplingParams(
-                **fields,
-                temperature=0,
-                max_tokens=1,
-                detokenize=False,
-                output_kind=RequestOutputKind.FINAL_ONLY,
-                flat_logprobs=True,
-                skip_clone=True,
-            ),
+def _check_count(mode: Beams, found: int, *, width: int) -> None:
+    """Refuse where a constraint leaves fewer texts than were asked for."""
+    if found >= mode.answers:
+        return
+    if not found:
+        raise InvalidRequest(
+            "min_tokens: no text that the constraint allows is so long.", param="min_tokens"
         )
-        for position, token_ids in enumerate(sequences)
-    ]
-    scored: dict[int, PromptUpdate] = {}
-    async with ask(questions) as reader:
-        while not reader.finished:
-            scored.update(await reader.news())
-    return [scored[position] for position in range(len(sequences))]
-
-
-def _scores(update: PromptUpdate) -> LogprobTable:
-    """The table of the one token that a scoring call made.
-
-    Raises:
-        ApiError: the engine stopped the call or gave it up.
-    """
-    (candidate,) = update.outputs
-    finish_reason_of(candidate.finish_reason or "length")
-    assert candidate.logprobs is not None
-    return candidate.logprobs
+    raise InvalidRequest(
+        f"n asks for {mode.answers} texts, and of those that the constraint allows a search "
+        f"{width} beams wide found {found}.",
+        param="n",
+    )
 
 
 def _answer(
@@ -169,9 +138,9 @@ def _counted(index: int, finished: Finished) -> BeamAnswer:
     )
 
 
-def _table(finished: Finished, count: int, tokens: Tokens) -> BeamTable:
+def _table(finished: Finished, count: int, tokens: Tokens) -> Table:
     """The scores of a beam's tokens, each with the `count` best of its position."""
-    table = BeamTable([], [], [], [], [])
+    table = Table()
     for step in finished.steps():
         table.start_indices.append(len(table.token_ids))
         own = (step.token_id, step.logprob)

@@ -3,7 +3,8 @@
 The rules are those of transformers' generate(num_beams=...), the oracle of the tests: in each step
 the best continuations of all beams are ranked together; those among the first `width` that end are
 finished, and the best `width` that do not end live on. A finished text's score is the sum of its
-log-probabilities / (its number of tokens, a final end token counted) ** length_penalty.
+tokens' scores / (its number of tokens, a final end token counted) ** length_penalty. The score of a
+token is its log-probability, as penalties and logit_bias change it.
 
 Pure: what a step costs and who computes it is the caller's.
 """
@@ -21,6 +22,25 @@ from adapter.planning.modes import BeamSettings
 _SILENT_TOKENS = 8
 
 
+class Continuation(NamedTuple):
+    """A token that may come next."""
+
+    token_id: int
+    logprob: float
+    """The model's own."""
+    score: float
+    """What it is ranked by."""
+
+
+class Continuations(NamedTuple):
+    """What may come next in a beam."""
+
+    best: Sequence[Continuation]
+    """The best ones, in no order; as many as BeamSettings.entries_needed, if there are."""
+    table: LogprobTable
+    """The model's own best tokens."""
+
+
 class Step(NamedTuple):
     """One token of a beam, and where it came from; the beam is the chain of its steps."""
 
@@ -35,10 +55,12 @@ class Step(NamedTuple):
 class Beam:
     """A text that is not finished."""
 
-    last: Step | None
-    token_ids: tuple[int, ...]
-    log_probability: float
+    last: Step | None = None
+    token_ids: tuple[int, ...] = ()
+    log_probability: float = 0.0
     """Sum over token_ids."""
+    score: float = 0.0
+    """The same of the scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +89,7 @@ class BeamSearch:
         """text_of: the text of the last tokens, asked for where there are stop strings."""
         self._settings = settings
         self._text_of = text_of
-        self.running: list[Beam] = [Beam(None, (), 0.0)]
+        self.running: list[Beam] = [Beam()]
         self._finished: list[Finished] = []
         self._ends = settings.eos_token_ids | settings.stop_token_ids
         # A stop string of n characters ends in the last token and begins at most n tokens before,
@@ -81,17 +103,17 @@ class BeamSearch:
             return not self.running
         if self._settings.early_stopping:
             return True
-        best = self._score(self.running[0].log_probability, len(self.running[0].token_ids))
+        best = self._score(self.running[0])
         return best <= self._finished[-1].score
 
     def finished(self) -> list[Finished]:
         """The answers, best first; at most `width`."""
         return self._finished
 
-    def advance(self, tables: Sequence[LogprobTable]) -> None:
-        """Take one step: a table of scores for each running beam, in their order."""
+    def advance(self, following: Sequence[Continuations]) -> None:
+        """Take one step: what may follow each running beam, in their order."""
         settings = self._settings
-        ranked = self._ranked(tables)
+        ranked = self._ranked(following)
         full = settings.early_stopping and len(self._finished) == settings.width
         running: list[Beam] = []
         for rank, beam in enumerate(ranked):
@@ -101,28 +123,31 @@ class BeamSearch:
                 if len(running) == settings.width:
                     break
             elif rank < settings.width and not full:
-                score = self._score(beam.log_probability, len(beam.token_ids))
-                self._finished.append(Finished(beam, score, *ending))
+                self._finished.append(Finished(beam, self._score(beam), *ending))
         # Sorting is stable: of equal scores the one that finished first stays first.
         self._finished.sort(key=lambda text: text.score, reverse=True)
         del self._finished[settings.width :]
         self.running = running
 
-    def _ranked(self, tables: Sequence[LogprobTable]) -> Iterator[Beam]:
+    def _ranked(self, following: Sequence[Continuations]) -> Iterator[Beam]:
         """All continuations of all beams, the most probable first."""
         forbids = len(self.running[0].token_ids) < self._settings.min_tokens
         candidates = [
-            (beam.log_probability + logprob, index, token_id, logprob)
-            for index, (beam, table) in enumerate(zip(self.running, tables, strict=True))
-            for token_id, logprob in best_tokens(table)
-            if not (forbids and token_id in self._ends)
+            (beam.score + each.score, index, each)
+            for index, (beam, after) in enumerate(zip(self.running, following, strict=True))
+            for each in after.best
+            if not (forbids and each.token_id in self._ends)
         ]
         most = self._settings.width * (2 + len(self._ends))
-        for total, index, token_id, logprob in heapq.nlargest(most, candidates, _probability):
+        for score, index, (token_id, logprob, _) in heapq.nlargest(most, candidates, _score_of):
             beam = self.running[index]
-            token_ids = (*beam.token_ids, token_id)
-            table = None if self._settings.logprobs is None else tables[index]
-            yield Beam(Step(beam.last, token_id, logprob, table), token_ids, total)
+            table = None if self._settings.logprobs is None else following[index].table
+            yield Beam(
+                Step(beam.last, token_id, logprob, table),
+                (*beam.token_ids, token_id),
+                beam.log_probability + logprob,
+                score,
+            )
 
     def _ending(self, beam: Beam) -> tuple[str, int | str | None] | None:
         """Finish reason and stop reason of a beam that has just ended."""
@@ -141,16 +166,16 @@ class BeamSearch:
                     return "stop", stop
         return ("length", None) if count == self._settings.max_tokens else None
 
-    def _score(self, log_probability: float, token_count: int) -> float:
+    def _score(self, beam: Beam) -> float:
         try:
-            return log_probability / math.pow(token_count, self._settings.length_penalty)
+            return beam.score / math.pow(len(beam.token_ids), self._settings.length_penalty)
         except OverflowError:  # a penalty beyond all measure: every text scores alike
             return 0.0
         except ZeroDivisionError:
-            return -math.inf
+            return math.inf if beam.score > 0 else -math.inf
 
 
-def _probability(candidate: tuple[float, int, int, float]) -> float:
+def _score_of(candidate: tuple[float, int, Continuation]) -> float:
     return candidate[0]
 
 

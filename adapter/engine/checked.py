@@ -97,6 +97,20 @@ class CheckedTexts:
             faults = await self._faults(texts, faults)
         return CheckedUpdate(first.prompt_logprobs, texts)
 
+    async def best(
+        self, texts: Sequence[CandidateUpdate], count: int
+    ) -> tuple[list[int], list[int]]:
+        """The places of texts that are already made: those that do not fail, and those that do.
+
+        Raises:
+            NotSatisfied: fewer than `count` do not fail.
+            ApiError: a text could not be validated.
+        """
+        faults = await self._faults(texts, range(len(texts)))
+        if faults and len(texts) - len(faults) < count:
+            raise next(iter(faults.values()))
+        return [place for place in range(len(texts)) if place not in faults], list(faults)
+
     async def _answers(self, questions: Sequence[Question]) -> list[PromptUpdate]:
         answers: dict[int, PromptUpdate] = {}
         async with self._ask(questions) as reader:

@@ -13,6 +13,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
@@ -25,13 +26,15 @@ from adapter.engine.output_reader import OutputReader
 from adapter.engine.prompts import Check, PromptTokenizer
 from adapter.engine.questions import Question
 from adapter.engine.updates import CandidateUpdate, PromptUpdate, Updates
+from adapter.engine.whole_context import fills_context, last_token, whole_prompt
 from adapter.errors import UnknownModel
 from adapter.guided.compile.service import CompiledConstraint, CompileService
 from adapter.guided.constraint import Constraint
 from adapter.guided.engine_side.backends import structured_outputs
 from adapter.guided.vocabulary import eos_token_ids, read_vocabulary
-from adapter.planning.calls import EngineCall, SamplingFields
+from adapter.planning.calls import EngineCall, SamplingFields, TokenIds
 from adapter.planning.modes import Beams, Nothing
+from adapter.planning.plan import Prompt
 from adapter.settings import Settings
 from adapter.vllm_api import (
     AsyncLLM,
@@ -142,8 +145,8 @@ class Engine:
             self._client.check_admission(choices)
 
     async def tokenize(
-        self, prompts: Sequence[str | list[int]], *, add_special_tokens: bool, check: Check
-    ) -> list[list[int]]:
+        self, prompts: Sequence[Prompt], *, add_special_tokens: bool, check: Check
+    ) -> list[TokenIds]:
         """Texts to token ids; see PromptTokenizer.token_ids()."""
         return await self._prompts.token_ids(
             prompts, add_special_tokens=add_special_tokens, check=check
@@ -168,7 +171,13 @@ class Engine:
             opened = self.opened(calls, request_id=request_id, stream=stream, options=options)
             async with opened as reader:
                 while not reader.finished:
-                    yield await reader.news()
+                    yield [
+                        (index, whole_prompt(update) if self._fills(calls[index]) else update)
+                        for index, update in await reader.news()
+                    ]
+
+    def _fills(self, call: EngineCall) -> bool:
+        return fills_context(call, self.facts.max_model_len)
 
     def run_checked(
         self,
@@ -191,11 +200,13 @@ class Engine:
         assert service is not None
         texts = CheckedTexts(
             lambda questions: self._asked(questions, options),
-            _Questions(calls, RequestOutputKind.FINAL_ONLY),
+            _Questions(calls, RequestOutputKind.FINAL_ONLY, self.facts.max_model_len),
             service.vocabulary.tokens,
             self.facts.eos_token_ids,
             Checks(partial(service.check, schema), self._retries, thrown_away),
         )
+        if isinstance(calls[0].work.mode, Beams):
+            return self._search(calls, request_id, options, texts)
 
         async def make(index: int, call: EngineCall) -> tuple[int, PromptUpdate]:
             return index, await texts.make(call, f"{request_id}-{index}")
@@ -213,7 +224,7 @@ class Engine:
         kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
         work = calls[0].work
         with api_errors():
-            question = _Questions(calls, kind)
+            question = _Questions(calls, kind, self.facts.max_model_len)
             questions = [
                 question(f"{request_id}-{index}", call, work.sampling, work.mode.sequences)
                 for index, call in enumerate(calls)
@@ -221,7 +232,11 @@ class Engine:
         return self._asked(questions, options)
 
     def _search(
-        self, calls: Sequence[EngineCall], request_id: str, options: "RunOptions"
+        self,
+        calls: Sequence[EngineCall],
+        request_id: str,
+        options: "RunOptions",
+        checked: CheckedTexts | None = None,
     ) -> AsyncGenerator[Updates, None]:
         """The beam searches of a request; each gives its answers at its end."""
 
@@ -230,7 +245,14 @@ class Engine:
 
         async def search(index: int, call: EngineCall) -> tuple[int, PromptUpdate]:
             with api_errors():
-                return index, await run_beam_search(call, f"{request_id}-{index}", ask, self.tokens)
+                return index, await run_beam_search(
+                    call,
+                    f"{request_id}-{index}",
+                    ask,
+                    self.tokens,
+                    most_scores=self.facts.scores_given,
+                    checked=checked,
+                )
 
         return _as_they_end(search(*item) for item in enumerate(calls))
 
@@ -278,25 +300,30 @@ class RunOptions(TypedDict):
 class _Questions:
     """Makes questions of a request's calls; see AsQuestion."""
 
-    def __init__(self, calls: Sequence[EngineCall], kind: RequestOutputKind) -> None:
+    def __init__(
+        self, calls: Sequence[EngineCall], kind: RequestOutputKind, max_model_len: int
+    ) -> None:
         # All calls of a request have one program, which can be large: it is written once.
         program = calls[0].work.program
-        self._guided = structured_outputs(program) if program is not None else None
+        self._guided = structured_outputs(program.dumps()) if program is not None else None
         self._kind = kind
+        self._max_model_len = max_model_len
 
     def __call__(
         self, name: str, call: EngineCall, sampling: SamplingFields, sequences: int
     ) -> Question:
+        fills = fills_context(call, self._max_model_len)
         # Each call has its own parameters, so vLLM need not copy them.
         params = SamplingParams(
             **sampling,
+            **(last_token(call) if fills else {}),
             n=sequences,
             structured_outputs=self._guided,
             output_kind=self._kind,
             flat_logprobs=True,
             skip_clone=True,
         )
-        return Question(name, call.prompt.token_ids, params)
+        return Question(name, call.prompt.token_ids[: -1 if fills else None], params)
 
 
 async def _as_they_end(
@@ -329,5 +356,6 @@ def _compile_service(
         seconds=settings.guided_timeout,
         cache_bytes=settings.guided_cache_mb * 2**20,
         relaxed=settings.guided_fallback == "check",
+        documents=Path(settings.guided_documents) if settings.guided_documents else None,
     )
     return service, None

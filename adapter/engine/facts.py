@@ -43,6 +43,7 @@ def read_facts(
         speculative=getattr(client.vllm_config, "speculative_config", None) is not None,
         diffusion=bool(getattr(config, "is_diffusion", False)),
         runner_v2=uses_runner_v2(client.vllm_config),
+        scores_chosen_tokens=_scores_chosen_tokens(client),
         fast_prefill=_fast_prefill(client),
         guided_backend=_default_backend(client),
         guided_fault=guided_fault,
@@ -72,6 +73,14 @@ def _infill(settings: Settings, vocabulary: dict[str, int]) -> Infill | None:
     if settings.infill_template:
         return from_template(settings.infill_template)
     return find(vocabulary)
+
+
+def _scores_chosen_tokens(client: AsyncLLM) -> bool:
+    """Whether allowed_token_ids leave log-probabilities as they are, and are heeded at all."""
+    config = client.model_config
+    drafts = getattr(client.vllm_config, "speculative_config", None) is not None
+    raw = getattr(config, "logprobs_mode", "raw_logprobs") == "raw_logprobs"
+    return raw and not drafts and not getattr(config, "is_diffusion", False)
 
 
 def _fast_prefill(client: AsyncLLM) -> bool:

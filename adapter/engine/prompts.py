@@ -1,11 +1,14 @@
 """Prompts to token ids, in vLLM's renderer and off the event loop."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from adapter.engine.errors import api_errors
-from adapter.errors import InvalidRequest
+from adapter.errors import InvalidRequest, NotSupported
+from adapter.planning.calls import TokenIds
+from adapter.planning.infill import InfillPrompt
+from adapter.planning.plan import Prompt
 from adapter.planning.values import prompt_name
 
 _DOCUMENT_SEPARATOR = "<|endoftext|>"
@@ -28,42 +31,75 @@ class PromptTokenizer:
         """The token that starts a new document, by the contract's default where it exists."""
 
     async def token_ids(
-        self, prompts: Sequence[str | list[int]], *, add_special_tokens: bool, check: Check
-    ) -> list[list[int]]:
+        self, prompts: Sequence[Prompt], *, add_special_tokens: bool, check: Check
+    ) -> list[TokenIds]:
         """The ids of each prompt, at least one; what came as ids stays as it is.
 
         Raises:
             InvalidRequest: a text that is longer than the context could ever hold, or that vLLM's
                 renderer refuses.
+            NotSupported: what is the prompt's own in its infill form cannot be told.
         """
+        names = [prompt_name(index, len(prompts)) for index in range(len(prompts))]
+        texts = {index: text for index, each in enumerate(prompts) if (text := _text(each))}
+        rendered = await self._rendered(texts, names, check, add_special_tokens=add_special_tokens)
+        infilled = {i: each for i, each in enumerate(prompts) if isinstance(each, InfillPrompt)}
+        before = await self._rendered(
+            {index: each.before for index, each in infilled.items() if each.before},
+            names,
+            check,
+            add_special_tokens=add_special_tokens,
+        )
+        after = await self._rendered(
+            {index: each.after for index, each in infilled.items() if each.after},
+            names,
+            check,
+            add_special_tokens=False,
+        )
+        whole = [
+            _joined(prompt, rendered.get(index, []), before.get(index, []), after.get(index, []))
+            if isinstance(prompt, InfillPrompt)
+            else TokenIds(prompt if isinstance(prompt, list) else rendered.get(index, []))
+            for index, prompt in enumerate(prompts)
+        ]
+        whole = [each if each.ids else TokenIds([self.document_separator]) for each in whole]
+        for index, each in enumerate(whole):
+            check(index, len(each.ids))
+        return whole
+
+    async def _rendered(
+        self,
+        texts: Mapping[int, str],
+        names: Sequence[str],
+        check: Check,
+        *,
+        add_special_tokens: bool,
+    ) -> dict[int, list[int]]:
+        """The ids of texts that are each a prompt, or a part of it."""
         params = dataclasses.replace(
             self._renderer.default_cmpl_tok_params,
             max_total_tokens=None,  # lengths are checked here, with the counts in the message
             add_special_tokens=add_special_tokens,
         )
-        token_ids = [[] if isinstance(prompt, str) else prompt for prompt in prompts]
-        for portion in self._portions(prompts):
-            texts = [{"prompt": prompts[index]} for index in portion]
+        token_ids: dict[int, list[int]] = {}
+        for portion in self._portions(texts, names):
             with api_errors():
-                rendered = await self._renderer.render_cmpl_async(texts, params)
+                rendered = await self._renderer.render_cmpl_async(
+                    [{"prompt": texts[index]} for index in portion], params
+                )
             for index, engine_input in zip(portion, rendered, strict=True):
                 token_ids[index] = engine_input["prompt_token_ids"]
                 check(index, len(token_ids[index]))
-        whole = [ids or [self.document_separator] for ids in token_ids]
-        for index, ids in enumerate(whole):
-            check(index, len(ids))
-        return whole
+        return token_ids
 
-    def _portions(self, prompts: Sequence[str | list[int]]) -> Iterator[list[int]]:
+    def _portions(self, texts: Mapping[int, str], names: Sequence[str]) -> Iterator[list[int]]:
         """The indices of the texts, in portions of about as much text as the context could hold."""
         portion: list[int] = []
         chars = 0
-        for index, prompt in enumerate(prompts):
-            if not isinstance(prompt, str) or not prompt:
-                continue
-            self._check_size(prompt, prompt_name(index, len(prompts)))
+        for index, text in texts.items():
+            self._check_size(text, names[index])
             portion.append(index)
-            chars += len(prompt)
+            chars += len(text)
             if chars >= self._max_chars:
                 yield portion
                 portion, chars = [], 0
@@ -78,6 +114,34 @@ class PromptTokenizer:
                 param=name,
                 code="context_length_exceeded",
             )
+
+
+def _text(prompt: Prompt) -> str | None:
+    """What is tokenised as a whole; None where nothing is."""
+    if isinstance(prompt, InfillPrompt):
+        return prompt.text
+    return prompt if isinstance(prompt, str) else None
+
+
+def _joined(
+    prompt: InfillPrompt, rendered: list[int], before: list[int], after: list[int]
+) -> TokenIds:
+    """An infill prompt's tokens, given those of the whole text or of what stands around its own.
+
+    Raises:
+        NotSupported: the text's own tokens have joined with others.
+    """
+    if isinstance(prompt.prefix, list):
+        whole = [*before, *prompt.prefix, *after]
+        return TokenIds(whole, (len(before), len(before) + len(prompt.prefix)))
+    end = len(rendered) - len(after)
+    if end < len(before) or rendered[: len(before)] != before or rendered[end:] != after:
+        raise NotSupported(
+            "suffix cannot be combined with echo and logprobs here: the prompt's tokens join with "
+            "those that the model's template puts around them.",
+            param="suffix",
+        )
+    return TokenIds(rendered, (len(before), end))
 
 
 def _document_separator(tokenizer: Any) -> int:

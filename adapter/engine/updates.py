@@ -4,6 +4,7 @@ They are never copied, since one arrives for every token.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from adapter.errors import GenerationFailed, Unavailable
@@ -21,6 +22,33 @@ class LogprobTable(Protocol):
     token_ids: list[int]
     logprobs: list[float]
     decoded_tokens: list[str | None]
+
+
+@dataclass(slots=True)
+class Table:
+    """A LogprobTable of our own."""
+
+    start_indices: list[int] = field(default_factory=list)
+    end_indices: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    decoded_tokens: list[str | None] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, table: LogprobTable) -> "Table":
+        """A copy."""
+        copied = cls()
+        copied.extend(table)
+        return copied
+
+    def extend(self, table: LogprobTable) -> None:
+        """Add the positions of another table behind the own ones."""
+        before = len(self.token_ids)
+        self.start_indices += [before + start for start in table.start_indices]
+        self.end_indices += [before + end for end in table.end_indices]
+        self.token_ids += table.token_ids
+        self.logprobs += table.logprobs
+        self.decoded_tokens += table.decoded_tokens
 
 
 class CandidateUpdate(Protocol):

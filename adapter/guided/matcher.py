@@ -47,13 +47,23 @@ class Guide:
     """
 
     def __init__(
-        self, matchers: Sequence[Matcher], eos_token_ids: Sequence[int], *, eos_last: bool = False
+        self,
+        matchers: Sequence[Matcher],
+        eos_token_ids: Sequence[int],
+        *,
+        eos_last: bool = False,
+        focus: Mask | None = None,
     ) -> None:
-        """eos_last: an end of text is allowed only where nothing else is (ignore_eos)."""
+        """eos_last: an end of text is allowed only where nothing else is (ignore_eos).
+
+        focus: the tokens that are asked about, ends of text too. Where none of them is allowed the
+        mask has those that are.
+        """
         self._matchers = matchers
         self._eos_token_ids = frozenset(eos_token_ids)
         self._eos_bits = [(token >> 5, _BITS[token & 31]) for token in sorted(self._eos_token_ids)]
         self._eos_last = eos_last
+        self._focus = focus
         self._taken = 0
         self._seconds = 0.0
         self._ended_at: int | None = None
@@ -89,6 +99,8 @@ class Guide:
         if stuck or (can_end and not self._eos_last):
             for word, bit in self._eos_bits:
                 mask[word] |= bit
+        if self._focus is not None and (seen := mask & self._focus).any():
+            mask[:] = seen
 
     def accept(self, tokens: Sequence[int]) -> bool:
         """Take tokens, False at the first that is not allowed; the state is then as before."""

@@ -106,7 +106,7 @@ class Program:
     """An end of text is allowed only where nothing else is (ignore_eos)."""
 
     def dumps(self) -> str:
-        """As text."""
+        """As text, without a line end."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -121,3 +121,37 @@ class Program:
             eos_token_ids=tuple(fields["eos_token_ids"]),
             eos_last=fields["eos_last"],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """Which tokens are asked about, where a text is made one token a request."""
+
+    begun: tuple[int, ...] = ()
+    """The text's tokens so far, which are in the request's prompt."""
+    among: tuple[int, ...] | None = None
+    """Tokens beside which none is asked about; None for all."""
+    but: tuple[int, ...] = ()
+    """Tokens that are not asked about."""
+
+    def before(self, program: str) -> str:
+        """A program's text with this before it; read by read_request()."""
+        if self == NO_FOCUS:
+            return program
+        return json.dumps(asdict(self), separators=(",", ":")) + "\n" + program
+
+
+NO_FOCUS = Focus()
+
+
+def read_request(text: str) -> tuple[Focus, str]:
+    """What a request is focused on, and its program's text."""
+    head, _, program = text.rpartition("\n")
+    if not head:
+        return NO_FOCUS, program
+    fields = json.loads(head)
+    among = fields["among"]
+    focus = Focus(
+        tuple(fields["begun"]), None if among is None else tuple(among), tuple(fields["but"])
+    )
+    return focus, program

@@ -95,11 +95,14 @@ class YieldingMatcher:
         """Whether nothing is left to go on with, or blanks alone, which is no way on."""
         words = before & ~self._tokens.textless
         solid = words & ~self._tokens.blank
-        left = (solid if solid.any() else words) & after
-        return not left.any() and not self._ends_here()
+        if solid.any():
+            return not (solid & after).any() and not (self._guards_end() and self._library_ends())
+        if self._guards_end():
+            return not self._library_ends()
+        return not (words & after).any()
 
-    def _ends_here(self) -> bool:
-        return all(guard.can_end() for guard in self._guards) and self._library_ends()
+    def _guards_end(self) -> bool:
+        return all(guard.can_end() for guard in self._guards)
 
     def _library_ends(self) -> bool:
         return bool(self._asked(self._library.can_end)) or self.aside

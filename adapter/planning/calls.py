@@ -1,7 +1,7 @@
 """What crosses to the engine: one frozen EngineCall a prompt."""
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from adapter.guided.program import Program
 from adapter.planning.modes import Mode
@@ -34,6 +34,15 @@ class SamplingFields(TypedDict, total=False):
     spaces_between_special_tokens: bool
 
 
+class TokenIds(NamedTuple):
+    """A prompt's tokens."""
+
+    ids: list[int]
+    """What the model sees, at least one id."""
+    own: tuple[int, int] | None = None
+    """Where the caller's begin and end among those of a suffix's template; None for all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenizedPrompt:
     """One prompt as the caller gave it and as the model sees it."""
@@ -42,6 +51,8 @@ class TokenizedPrompt:
     """What the caller wrote; None where the prompt came as token ids."""
     token_ids: list[int]
     """What the model sees, at least one id. Never changed."""
+    own: tuple[int, int] | None = None
+    """See TokenIds."""
 
 
 @dataclass(frozen=True, slots=True)

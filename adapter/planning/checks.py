@@ -70,24 +70,6 @@ def model_can_infill(request: CompletionV2Request, facts: ServerFacts) -> None:
         )
 
 
-def suffix_is_not_scored(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """What the model sees behind a suffix is not what the caller wrote."""
-    if request.suffix is not None and request.echo and request.logprobs is not None:
-        raise NotSupported(
-            "suffix cannot be combined with echo and logprobs together: the model sees tokens that "
-            "are not in the prompt.",
-            param="suffix",
-        )
-
-
-def suffix_has_a_text(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """Token ids are never changed, so nothing is put around them."""
-    if request.suffix is not None and not all(
-        isinstance(prompt, str) for prompt in values.prompts(request)
-    ):
-        raise NotSupported("suffix needs a prompt of text, not token ids.", param="suffix")
-
-
 # --- lengths and numbers ------------------------------------------------------------------------
 
 
@@ -229,14 +211,24 @@ def beams_only(name: str, neutral: float | bool) -> Check:
     return check
 
 
-def not_with_beams(name: str, neutral: float | None = None) -> Check:
-    """A field that changes scores in the engine, after the log-probabilities that it reports."""
+def _beams_fault(facts: ServerFacts) -> str | None:
+    """Why beams cannot be scored otherwise than by the model's own best tokens; see beam_scores."""
+    if facts.guided_fault is not None:
+        return facts.guided_fault
+    if not facts.scores_chosen_tokens:
+        return "it decodes speculatively, or its --logprobs-mode is not raw_logprobs"
+    return None
+
+
+def changes_beams(name: str, neutral: float | None = None) -> Check:
+    """A field that changes the scores of beams, which not every engine tells enough for."""
 
     def check(request: CompletionV2Request, facts: ServerFacts) -> None:
-        if request.use_beam_search and getattr(request, name) not in (None, {}, neutral):
+        if not request.use_beam_search or getattr(request, name) in (None, {}, neutral):
+            return
+        if (fault := _beams_fault(facts)) is not None:
             raise NotSupported(
-                f"{name} and use_beam_search cannot be combined: beams are ranked by the model's "
-                f"own log-probabilities, which {name} does not change in the engine.",
+                f"{name} and use_beam_search cannot be combined on this server: {fault}.",
                 param=name,
             )
 
@@ -329,11 +321,12 @@ def constraint(field: str) -> tuple[Check, ...]:
         if holds_nul(kind, text):
             _refuse_nul(field, kind, request.guided_decoding_backend or facts.guided_backend)
 
-    def is_not_over_beams(request: CompletionV2Request, facts: ServerFacts) -> None:
-        if request.use_beam_search and field in values.constraints_given(request):
+    def can_be_over_beams(request: CompletionV2Request, facts: ServerFacts) -> None:
+        if not request.use_beam_search or field not in values.constraints_given(request):
+            return
+        if (fault := _beams_fault(facts)) is not None:
             raise NotSupported(
-                f"{field} and use_beam_search cannot be combined: the engine cannot hold a "
-                "constraint over beams that part and join.",
+                f"{field} and use_beam_search cannot be combined on this server: {fault}.",
                 param=field,
             )
 
@@ -343,7 +336,7 @@ def constraint(field: str) -> tuple[Check, ...]:
                 f"{field} is not supported by this server: {facts.guided_fault}.", param=field
             )
 
-    return (can_be_read, is_not_over_beams, can_be_guided)
+    return (can_be_read, can_be_guided, can_be_over_beams)
 
 
 def _refuse_nul(field: str, kind: Kind, backend: str) -> None:

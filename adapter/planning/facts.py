@@ -33,6 +33,8 @@ class ServerFacts:
     """True for a model that makes its tokens many at a time, which can do less still."""
     runner_v2: bool = False
     """True where the workers keep logit_bias and stop tokens in tables of a fixed size."""
+    scores_chosen_tokens: bool = True
+    """True where the engine can be made to choose a token without a change of its score."""
     fast_prefill: bool = False
     """True with --kv-sharing-fast-prefill, under which prompts have no right scores."""
     guided_backend: str = AUTO
@@ -45,3 +47,8 @@ class ServerFacts:
     """Tokens that end what is filled in, beside the ends of text."""
     special_token_ids: Mapping[str, int] = field(default_factory=dict)
     """The special tokens by their names: those that skip_special_tokens leaves out."""
+
+    @property
+    def scores_given(self) -> int:
+        """How many scores the engine gives at one position."""
+        return self.vocab_size if self.max_logprobs < 0 else min(self.max_logprobs, self.vocab_size)

@@ -97,10 +97,8 @@ FIELDS: dict[str, Field] = {
     ),
     "suffix": _row(
         "honoured by models whose tokenizer has fill-in-the-middle tokens (or with "
-        "`--infill-template`); refused by others, for token ids, and with `echo` plus `logprobs`",
+        "`--infill-template`); refused by others",
         checks.model_can_infill,
-        checks.suffix_is_not_scored,
-        checks.suffix_has_a_text,
         _plan("suffix", lambda r, _: r.suffix),
     ),
     "max_tokens": _row(
@@ -160,32 +158,36 @@ FIELDS: dict[str, Field] = {
     ),
     "frequency_penalty": _row(
         "honoured",
-        checks.not_with_beams("frequency_penalty", 0),
+        checks.changes_beams("frequency_penalty", 0),
         checks.not_in_diffusion("frequency_penalty", 0),
         _sampling("frequency_penalty", lambda r, _: r.frequency_penalty),
+        _beams("frequency_penalty", lambda r, _: r.frequency_penalty),
     ),
     "presence_penalty": _row(
         "honoured",
-        checks.not_with_beams("presence_penalty", 0),
+        checks.changes_beams("presence_penalty", 0),
         checks.not_in_diffusion("presence_penalty", 0),
         _sampling("presence_penalty", lambda r, _: r.presence_penalty),
+        _beams("presence_penalty", lambda r, _: r.presence_penalty),
     ),
     "repetition_penalty": _row(
         "honoured; refused at 0 and below",
         checks.repetition_penalty_is_positive,
-        checks.not_with_beams("repetition_penalty", 1),
+        checks.changes_beams("repetition_penalty", 1),
         checks.not_in_diffusion("repetition_penalty", 1),
         _sampling("repetition_penalty", lambda r, _: r.repetition_penalty),
+        _beams("repetition_penalty", lambda r, _: r.repetition_penalty),
     ),
     "logit_bias": _row(
         "honoured; ids outside the vocabulary and values outside -100 to 100 are "
         "refused, and on vLLM's model runner V2 more than 1024 entries",
         checks.logit_bias_is_of_tokens,
-        checks.not_with_beams("logit_bias"),
+        checks.changes_beams("logit_bias"),
         checks.not_with_drafts("logit_bias"),
         checks.not_in_diffusion("logit_bias", {}),
         checks.logit_bias_fits,
         _sampling("logit_bias", lambda r, _: values.logit_bias(r)),
+        _beams("logit_bias", lambda r, _: values.logit_bias(r)),
     ),
     "logprobs": _row(
         "honoured, 0 to 5; with `echo` also over the prompt",
@@ -245,8 +247,8 @@ FIELDS: dict[str, Field] = {
         _plan("include_usage", lambda r, _: r.stream_options and r.stream_options.include_usage),
     ),
     "use_beam_search": _row(
-        "honoured, `best_of` (or `n`) beams wide; refused with `stream`, the "
-        "penalties or `logit_bias`",
+        "honoured, `best_of` (or `n`) beams wide, also with the penalties, `logit_bias` and "
+        "constraints; refused with `stream`",
         checks.beams_are_known_at_the_end,
         checks.beams_have_their_scores,
         checks.not_in_diffusion("use_beam_search", False),
@@ -264,8 +266,7 @@ FIELDS: dict[str, Field] = {
         _beams("early_stopping", lambda r, _: values.ends_early(r)),
     ),
     "response_format": _row(
-        "honoured: `text`, `json_object`, `json_schema`; one constraint a request, "
-        "and none with `use_beam_search`",
+        "honoured: `text`, `json_object`, `json_schema`; one constraint a request",
         checks.only_constraint("response_format"),
         *checks.constraint("response_format"),
         _constraint("response_format"),

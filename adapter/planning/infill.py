@@ -13,21 +13,29 @@ class Infill:
     ends: tuple[str, ...] = ()
     """Tokens beside the model's own end that end what it fills in."""
 
-    def prompt(self, prefix: str, suffix: str) -> str:
-        """The text that asks for what stands between prefix and suffix."""
-        # Both at once: a prefix that holds the word {suffix} is not filled again.
-        before, first, rest = _parts(self.template)
-        middle, _, after = _parts(rest)
-        values = {"{prefix}": prefix, "{suffix}": suffix}
-        second = "{suffix}" if first == "{prefix}" else "{prefix}"
-        return f"{before}{values[first]}{middle}{values[second]}{after}"
+    def prompt(self, prefix: str | list[int], suffix: str) -> "InfillPrompt":
+        """What asks for what stands between prefix and suffix."""
+        # Not one after the other: a prefix that holds the word {suffix} is not filled.
+        before, _, after = self.template.partition("{prefix}")
+        if isinstance(prefix, list):
+            before = before.rstrip(" ")  # a SentencePiece token has the blank before it
+        return InfillPrompt(
+            before.replace("{suffix}", suffix), prefix, after.replace("{suffix}", suffix)
+        )
 
 
-def _parts(text: str) -> tuple[str, str, str]:
-    """Text before the first placeholder, the placeholder, the text after it."""
-    places = [(text.find(name), name) for name in ("{prefix}", "{suffix}") if name in text]
-    at, name = min(places)
-    return text[:at], name, text[at + len(name) :]
+@dataclass(frozen=True, slots=True)
+class InfillPrompt:
+    """A prompt in the model's form, in which the caller's own can be told."""
+
+    before: str
+    prefix: str | list[int]
+    after: str
+
+    @property
+    def text(self) -> str | None:
+        """All of it; None where the prefix came as token ids."""
+        return None if isinstance(self.prefix, list) else self.before + self.prefix + self.after
 
 
 # Each family's own documentation gives its template; the sentinels are its tokens' names.

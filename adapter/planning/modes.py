@@ -1,6 +1,6 @@
 """The ways in which the answers to a prompt are made; a request has one of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
 
@@ -120,6 +120,10 @@ class BeamSettings:
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
     """How many of the best tokens the caller wants to see at each position."""
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] | None = None
 
     @property
     def entries_needed(self) -> int:

@@ -11,9 +11,10 @@ from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest
 from adapter.guided.constraint import Constraint
 from adapter.guided.program import Program
-from adapter.planning.calls import EngineCall, SamplingFields, TokenizedPrompt, Work
+from adapter.planning.calls import EngineCall, SamplingFields, TokenIds, TokenizedPrompt, Work
 from adapter.planning.facts import ServerFacts
 from adapter.planning.fields import FIELDS, Place
+from adapter.planning.infill import InfillPrompt
 from adapter.planning.modes import (
     Beams,
     BeamSettings,
@@ -47,12 +48,15 @@ class AnswerShape:
         return bool(self.stop_token_ids) and not self.includes_stop
 
 
+Prompt = str | list[int] | InfillPrompt
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A request whose values were checked, all but the length of its prompts."""
 
     model: str
-    prompts: tuple[str | list[int], ...]
+    prompts: tuple[Prompt, ...]
     """Texts to be tokenised, or token ids; "" is the start of a new document."""
     echoes: tuple[str | None, ...]
     """What echo gives for each: the caller's text, None for token ids."""
@@ -101,7 +105,7 @@ def plan(request: CompletionV2Request, facts: ServerFacts) -> Plan:
     suffix, temperature = rest.pop("suffix", None), rest.pop("temperature")
     adjusted = 0 < sampling["temperature"] != temperature and not isinstance(mode, Beams)
     return Plan(
-        prompts=_rendered(prompts, suffix, facts),
+        prompts=_rendered(prompts, suffix, facts, scored="prompt_logprobs" in sampling),
         echoes=tuple(prompt if isinstance(prompt, str) else None for prompt in prompts),
         mode=mode,
         sampling=sampling,
@@ -130,7 +134,11 @@ def _mode(parts: _Parts) -> Mode:
     if parts[Place.PLAN]["max_tokens"] == 0:
         return Score(answers) if "prompt_logprobs" in sampling else Nothing(answers)
     if search.get("beams"):
-        return Beams(answers, BeamSettings(**parts[Place.BEAMS]))
+        settings = BeamSettings(**parts[Place.BEAMS])
+        if settings.width > 1 or settings.repetition_penalty == 1:
+            return Beams(answers, settings)
+        # One beam is greedy search, where repetition_penalty changes logits; it makes a difference.
+        sampling["temperature"] = 0.0
     if sampling["temperature"] == 0:
         return Greedy(answers, best_of or answers)
     return Sample(answers) if best_of is None else BestOf(answers, best_of)
@@ -145,36 +153,41 @@ def _constraint(parts: dict[str, Any]) -> Constraint | None:
 
 
 def _rendered(
-    prompts: Sequence[str | list[int]], suffix: str | None, facts: ServerFacts
-) -> tuple[str | list[int], ...]:
-    """The prompts, each with the suffix in the model's own form where there is one."""
+    prompts: Sequence[str | list[int]], suffix: str | None, facts: ServerFacts, *, scored: bool
+) -> tuple[Prompt, ...]:
+    """The prompts, each with the suffix in the model's own form where there is one.
+
+    scored: the caller wants to see what is its own among the model's tokens.
+    """
     if suffix is None or facts.infill is None:
         return tuple(prompts)
-    return tuple(facts.infill.prompt(str(prompt), suffix) for prompt in prompts)
+    asked = [facts.infill.prompt(prompt, suffix) for prompt in prompts]
+    return tuple(each if scored or each.text is None else each.text for each in asked)
 
 
 def engine_calls(
-    plan: Plan, token_ids: Sequence[list[int]], program: Program | None = None
+    plan: Plan, token_ids: Sequence[TokenIds], program: Program | None = None
 ) -> tuple[EngineCall, ...]:
     """One call a prompt, given the token ids of each, and what the constraint became."""
     if program is not None:
         program = replace(program, eos_last=plan.eos_last) if plan.mode.generates else None
     work = Work(plan.mode, plan.sampling, program)
     return tuple(
-        EngineCall(TokenizedPrompt(echo, ids), work)
+        EngineCall(TokenizedPrompt(echo, *ids), work)
         for echo, ids in zip(plan.echoes, token_ids, strict=True)
     )
 
 
-def check_length(plan: Plan, index: int, prompt_tokens: int, max_model_len: int) -> None:
+def check_length(plan: Plan, index: int, prompt_tokens: int, facts: ServerFacts) -> None:
     """Refuse a prompt and max_tokens that do not fit the model's context together.
-
-    The engine always has room for one token more than it is given, also to score a prompt.
 
     Raises:
         InvalidRequest: with the counts and the limit.
     """
-    needed = prompt_tokens + max(plan.max_tokens, 1 if plan.mode.sequences else 0)
+    max_model_len = facts.max_model_len
+    # Where a prompt is scored vLLM makes a token that nobody asked for; see engine.whole_context.
+    made = isinstance(plan.mode, Score) and not facts.scores_chosen_tokens
+    needed = prompt_tokens + max(plan.max_tokens, int(made))
     if needed <= max_model_len:
         return
     name = prompt_name(index, len(plan.prompts))

@@ -97,8 +97,11 @@ def logit_bias(request: CompletionV2Request) -> dict[int, float] | None:
 
 
 def eos_token_ids(request: CompletionV2Request, facts: ServerFacts) -> frozenset[int]:
-    """The tokens that end a beam beside the caller's stop tokens."""
-    if request.ignore_eos:
+    """The tokens that end a beam beside the caller's stop tokens.
+
+    Under a constraint they end it also with ignore_eos: there they are the last thing allowed.
+    """
+    if request.ignore_eos and not constraints_given(request):
         return frozenset()
     return facts.eos_token_ids | (facts.infill_end_ids if request.suffix is not None else set())
 

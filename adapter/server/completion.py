@@ -15,7 +15,7 @@ from adapter.guided.compile.service import CompiledConstraint
 from adapter.guided.constraint import Constraint
 from adapter.metrics import count_retry
 from adapter.planning.calls import EngineCall
-from adapter.planning.modes import Beams, Greedy, Nothing
+from adapter.planning.modes import Beams, Greedy, Nothing, Score
 from adapter.planning.plan import Plan, check_length, engine_calls, plan
 from adapter.server.request_log import RequestRecord
 
@@ -66,7 +66,7 @@ class Completion:
     @property
     def can_be_read_directly(self) -> bool:
         """Whether nothing stands between the engine's updates and a stream's events."""
-        return self._in_pieces and not isinstance(self.plan.mode, Beams | Nothing)
+        return self._in_pieces and not isinstance(self.plan.mode, Beams | Nothing | Score)
 
     def updates(self) -> AsyncGenerator[Updates, None]:
         """The updates as they come. Closing the generator aborts what still runs.
@@ -129,7 +129,7 @@ async def begin(
     token_ids = await engine.tokenize(
         made.prompts,
         add_special_tokens=made.add_special_tokens,
-        check=lambda index, count: check_length(made, index, count, engine.facts.max_model_len),
+        check=lambda index, count: check_length(made, index, count, engine.facts),
     )
     return Completion(
         engine,

@@ -29,6 +29,7 @@ from benchmarks.guided_conformance.outcomes import (
     verdict,
 )
 from benchmarks.guided_conformance.walks import Draw, Drawer, Walk, Walker
+from benchmarks.schema_sets import suite_documents
 
 DRAWS = (4, 15, 60, 60)
 """The random draws of a schema: after so many tokens each is brought to an end where it can be."""
@@ -265,8 +266,14 @@ def json_constraint(schema: Any, backend: str) -> Constraint:
 
 
 def new_service(vocabulary: Vocabulary, seconds: float) -> CompileService:
-    """The server's, with its default limits but for the time."""
-    return CompileService(vocabulary, seconds=seconds, cache_bytes=CACHE_BYTES, relaxed=True)
+    """The server's, with its default limits but for the time, and with the suite's documents."""
+    return CompileService(
+        vocabulary,
+        seconds=seconds,
+        cache_bytes=CACHE_BYTES,
+        relaxed=True,
+        documents=suite_documents(),
+    )
 
 
 async def warm(service: CompileService, backends: Iterable[str]) -> None:

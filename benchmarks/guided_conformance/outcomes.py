@@ -4,10 +4,13 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from adapter.guided.compile.validation import text_fault
+from adapter.languages.json_schema.documents import Documents, documents_in
 from benchmarks.guided_conformance.cases import Task
+from benchmarks.schema_sets import suite_documents
 
 
 @dataclass(slots=True)
@@ -110,9 +113,14 @@ def fault_of(schema: Any, text: bytes) -> str | None:
     except UnicodeDecodeError as error:
         return f"not UTF-8: {error}"
     try:
-        return text_fault(json.dumps(schema), decoded)
+        return text_fault(json.dumps(schema), decoded, _documents())
     except Exception as error:
         raise Unjudged(f"{type(error).__name__}: {error}") from error
+
+
+@cache
+def _documents() -> Documents:
+    return documents_in(suite_documents())
 
 
 def repeats_a_name(text: bytes) -> bool:

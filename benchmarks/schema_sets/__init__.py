@@ -6,14 +6,16 @@ schemas come from.
 
 import json
 import lzma
+import os
 import random
 from pathlib import Path
 from typing import Any
 
-from benchmarks.schema_sets.real import real_schemas, with_instances
+from benchmarks.schema_sets.real import CACHE, real_schemas, with_instances
 
 SUITE, BENCH = "suite", "bench"
 
+_DOCUMENTS_FILE = Path(__file__).parent / "suite_documents.jsonl.xz"
 _SUITE_FILE = Path(__file__).parent / "suite.jsonl.xz"
 
 Row = dict[str, Any]
@@ -34,6 +36,19 @@ def read_set(name: str, folder: Path | None = None, limit: int | None = None) ->
     if name == SUITE:
         return sample(_rows(lzma.decompress(_SUITE_FILE.read_bytes()).decode()), limit)
     return [with_instances(row) for row in sample(real_schemas(), limit)]
+
+
+def suite_documents() -> Path:
+    """A folder of the documents that groups of the suite refer to, for --guided-documents."""
+    folder = CACHE / "suite-documents"
+    for row in _rows(lzma.decompress(_DOCUMENTS_FILE.read_bytes()).decode()):
+        path = folder / row["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():  # whole at once: several processes may do this
+            new = path.with_suffix(f".{os.getpid()}")
+            new.write_text(json.dumps(row["contents"]), encoding="utf-8")
+            new.replace(path)
+    return folder
 
 
 def sample(rows: list[Row], limit: int | None) -> list[Row]:

@@ -313,7 +313,7 @@ def test_faults_of_a_text() -> None:
 
 
 def test_a_validator_that_fails_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(schema: object, text: str) -> str:
+    def fail(_schema: str, text: str, _documents: object) -> str:
         raise LookupError(text)
 
     monkeypatch.setattr(outcomes_module, "text_fault", fail)

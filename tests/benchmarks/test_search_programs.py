@@ -3,8 +3,18 @@
 import pytest
 
 from benchmarks import search, search_agreement
+from benchmarks.changed_scores import CHANGES
 from benchmarks.reporting.report import as_text
-from benchmarks.search_agreement import EARLY, PENALTIES, PROMPTS, QUICK_STEP, WIDTHS, cases
+from benchmarks.search_agreement import (
+    EARLY,
+    PENALTIES,
+    PROMPTS,
+    QUICK_CHANGED_STEP,
+    QUICK_STEP,
+    WIDTHS,
+    cases,
+    changed_cases,
+)
 
 
 def test_every_combination_is_a_case() -> None:
@@ -22,6 +32,16 @@ def test_a_quick_run_meets_every_value_of_every_option() -> None:
         assert {getattr(case, name) for case in few} == set(values)
 
 
+def test_every_change_is_met_by_every_prompt_and_by_all_other_options() -> None:
+    chosen = changed_cases(PROMPTS)
+    assert len(set(chosen)) == 20 * 2 * len(CHANGES)
+    for change in CHANGES:
+        met = [case for case in chosen if case.change == change]
+        assert len({(case.length_penalty, case.early_stopping) for case in met}) == 4
+    few = chosen[::QUICK_CHANGED_STEP]
+    assert len({case.change for case in few}) == len(few) == 5
+
+
 def test_a_search_is_compared_with_its_neighbour() -> None:
     ours, theirs = search.ROUTES
     seconds = {"ends_early": {ours: [1.0, 3.0], theirs: [2.0, 4.0]}}
@@ -36,5 +56,5 @@ def test_disagreements_are_shown_with_their_case() -> None:
     found = [{"case": ["a prompt", 2, 1.0, True], "difference": "ours b, transformers c"}]
     record = {"cases": 4, "disagreements": found}
     text = as_text(search_agreement.sections(record))
-    assert "length_penalty=1.0, early_stopping=True): ours b, transformers c" in text
+    assert "length_penalty=1.0, early_stopping=True, change=''): ours b, transformers c" in text
     assert "| 4     |        3 | 75.00 % |" in text

@@ -1,30 +1,31 @@
 """Beam search keeps to the rules of transformers' generate(num_beams=...)."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from adapter.engine.beam_search import BeamSearch
-from adapter.planning.modes import BeamSettings
+from adapter.engine.beam_search import BeamSearch, Continuation, Continuations
+from adapter.guided.program import Part, Program
+from adapter.guided.vocabulary import Vocabulary
+from adapter.planning.calls import EngineCall, TokenizedPrompt, Work
+from adapter.planning.modes import Beams, BeamSettings
+from tests.asgi_client import run
+from tests.engine.scoring_engine import ScoringEngine
 
 END = 2
 VOCABULARY = 24
 NEW_TOKENS = 8
 
 
-def table(scores: dict[int, float]) -> Any:
-    """A one-position table as the engine gives it: the best token first, then all by rank."""
-    ranked = sorted(scores.items(), key=lambda item: -item[1])
-    entries = [ranked[0], *ranked]
-    return SimpleNamespace(
-        start_indices=[0],
-        end_indices=[len(entries)],
-        token_ids=[token_id for token_id, _ in entries],
-        logprobs=[logprob for _, logprob in entries],
-        decoded_tokens=[None] * len(entries),
+def following(scores: dict[int, float]) -> Continuations:
+    """What may come next, with the model's own scores."""
+    return Continuations(
+        [Continuation(each, score, score) for each, score in scores.items()], TABLE
     )
+
+
+TABLE: Any = None
 
 
 def letters(token_ids: Sequence[int]) -> str:
@@ -36,7 +37,7 @@ def searched(settings: BeamSettings, scores: Any) -> list[tuple[tuple[int, ...],
     """Run a search whose scores depend on nothing: ids, finish and stop reason of each answer."""
     search = BeamSearch(settings, letters)
     while not search.done:
-        search.advance([table(scores) for _ in search.running])
+        search.advance([following(scores) for _ in search.running])
     return [(f.beam.token_ids, f.finish_reason, f.stop_reason) for f in search.finished()]
 
 
@@ -147,7 +148,7 @@ def our_search(model: Any, prompt: list[int], settings: BeamSettings) -> list[An
         best = torch.topk(scores, settings.entries_needed)
         search.advance(
             [
-                table(dict(zip(ids.tolist(), values.tolist(), strict=True)))
+                following(dict(zip(ids.tolist(), values.tolist(), strict=True)))
                 for ids, values in zip(best.indices, best.values, strict=True)
             ]
         )
@@ -160,40 +161,107 @@ def our_search(model: Any, prompt: list[int], settings: BeamSettings) -> list[An
 )
 def test_same_as_transformers(oracle: Any, width: int, penalty: float, early: bool) -> None:
     """The answers, their order and their scores are transformers'."""
-    import torch
-
+    settings = BeamSettings(
+        width=width,
+        max_tokens=NEW_TOKENS,
+        length_penalty=penalty,
+        # transformers' one beam is greedy search: it ends at the first end token.
+        early_stopping=early or width == 1,
+        eos_token_ids=frozenset({END}),
+    )
     ended_early = 0
     for prompt in PROMPTS:
-        with torch.no_grad():
-            expected = oracle.generate(
-                torch.tensor([prompt]),
-                attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-                max_new_tokens=NEW_TOKENS,
-                num_beams=width,
-                num_return_sequences=width,
-                length_penalty=penalty,
-                early_stopping=early,
-                do_sample=False,
-                return_dict_in_generate=True,
-                output_scores=True,
-            )
-            ours = our_search(
-                oracle,
-                prompt,
-                BeamSettings(
-                    width=width,
-                    max_tokens=NEW_TOKENS,
-                    length_penalty=penalty,
-                    # transformers' one beam is greedy search: it ends at the first end token.
-                    early_stopping=early or width == 1,
-                    eos_token_ids=frozenset({END}),
-                ),
-            )
-        texts = [sequence[len(prompt) :].tolist() for sequence in expected.sequences]
-        trimmed = [text[: text.index(END) + 1] if END in text else text for text in texts]
-        assert [list(finished.beam.token_ids) for finished in ours] == trimmed
-        if width > 1:
-            scores = expected.sequences_scores.tolist()
-            assert [finished.score for finished in ours] == pytest.approx(scores, abs=1e-4)
+        ours = our_search(oracle, prompt, settings)
+        check_same(oracle, prompt, settings, ours, early_stopping=early)
         ended_early += sum(finished.finish_reason == "stop" for finished in ours)
     assert ended_early > 0 or width == 1
+
+
+def check_same(
+    model: Any, prompt: list[int], settings: BeamSettings, ours: list[Any], **options: Any
+) -> None:
+    """Texts, order and scores are those of transformers with some options."""
+    import torch
+
+    with torch.no_grad():
+        expected = model.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=NEW_TOKENS,
+            num_beams=settings.width,
+            num_return_sequences=settings.width,
+            length_penalty=settings.length_penalty,
+            do_sample=False,
+            return_dict_in_generate=True,
+            output_scores=True,
+            **options,
+        )
+    texts = [sequence[len(prompt) :].tolist() for sequence in expected.sequences]
+    trimmed = [text[: text.index(END) + 1] if END in text else text for text in texts]
+    assert [list(finished.beam.token_ids) for finished in ours] == trimmed
+    if settings.width > 1:
+        scores = expected.sequences_scores.tolist()
+        assert [finished.score for finished in ours] == pytest.approx(scores, abs=1e-4)
+
+
+# "d" to "i", of which no text is the only one left.
+WORDS = Program((Part("guidance", "regex", "[d-i]{1,6}"),), eos_token_ids=(END,))
+
+
+def words(prompt: list[int]) -> Any:
+    """The same for transformers."""
+
+    def allowed(_: int, ids: Any) -> list[int]:
+        made = len(ids) - len(prompt)
+        if END in ids[len(prompt) :]:
+            return [END]
+        return [*(range(3, 9) if made < 6 else ()), *([END] if made else ())]
+
+    return allowed
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "repetition": {"repetition_penalty": 1.5},
+    "less than 1": {"repetition_penalty": 0.7},
+    "bias": {"logit_bias": {3: 4.0, END: -3.0, 9: 2.0, 10: -50.0}},
+    "repetition and bias": {"repetition_penalty": 1.3, "logit_bias": {3: 9.0, 7: 2.0}},
+}
+
+
+@pytest.mark.needs_vllm
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("change", [*CHANGES, "none"])
+def test_changed_scores_same_as_transformers(oracle: Any, change: str, constrained: bool) -> None:
+    """Penalties, logit_bias and constraints are transformers' logits processors."""
+    fields = CHANGES.get(change, {})
+    changed = settings(width=3, max_tokens=NEW_TOKENS, **fields)
+    options: dict[str, Any] = {"repetition_penalty": fields.get("repetition_penalty", 1.0)}
+    if bias := fields.get("logit_bias"):
+        options["sequence_bias"] = {(token_id,): value for token_id, value in bias.items()}
+    for prompt in PROMPTS:
+        if constrained:
+            options["prefix_allowed_tokens_fn"] = words(prompt)
+        ours = our_changed_search(oracle, prompt, changed, WORDS if constrained else None)
+        check_same(oracle, prompt, changed, ours, early_stopping=False, **options)
+
+
+def our_changed_search(
+    model: Any, prompt: list[int], settings: BeamSettings, program: Program | None
+) -> list[Any]:
+    """Our search with an engine that gives few of the model's scores."""
+    import torch
+
+    from adapter.engine.beam_scores import BeamScorer
+
+    def logits(token_ids: Sequence[int]) -> Any:
+        with torch.no_grad():
+            return model(torch.tensor([token_ids])).logits[0, -1].double().numpy()
+
+    texts = (letters([each]).encode() if each != END else b"" for each in range(VOCABULARY))
+    engine = ScoringEngine(Vocabulary(tuple(texts), (END,), None), logits)
+    call = EngineCall(TokenizedPrompt(None, prompt), Work(Beams(1, settings), {}, program))
+    scorer = BeamScorer(call, "r", engine.ask, settings.entries_needed)
+    search = BeamSearch(settings, letters)
+    while not search.done:
+        search.advance(run(scorer.following(search.running)))
+    return search.finished()

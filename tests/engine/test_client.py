@@ -20,6 +20,7 @@ from adapter.errors import (
 )
 from adapter.planning.calls import EngineCall, SamplingFields, TokenizedPrompt, Work
 from adapter.planning.modes import Nothing, Sample
+from adapter.planning.plan import Prompt
 from adapter.settings import Settings
 from tests.asgi_client import run
 from tests.conftest import MODEL
@@ -330,9 +331,10 @@ def test_logits_are_no_logprobs(client: FakeEngineClient, models: FakeServingMod
 
 def test_tokenize(engine: "Engine", client: FakeEngineClient, tokenizer: Any) -> None:
     """Texts become ids, ids stay as they are, empty texts become the separator, in order."""
-    prompts: list[str | list[int]] = ["hi cat", [5, 6], "", "é"]
+    prompts: list[Prompt] = ["hi cat", [5, 6], "", "é"]
     token_ids = run(engine.tokenize(prompts, add_special_tokens=True, check=accept))
-    assert token_ids == [tokenizer.encode("hi cat"), [5, 6], [0], tokenizer.encode("é")]
+    expected = [tokenizer.encode("hi cat"), [5, 6], [0], tokenizer.encode("é")]
+    assert token_ids == [(ids, None) for ids in expected]
     assert [texts for texts, _ in client.renderer.asked] == [["hi cat", "é"]]
 
 
@@ -349,7 +351,10 @@ def test_tokenize_asks_for_special_tokens(
 
 def test_ids_alone_ask_no_tokenizer(engine: "Engine", client: FakeEngineClient) -> None:
     """Where no prompt is a text the tokenizer has no work."""
-    assert run(engine.tokenize([[5], ""], add_special_tokens=True, check=accept)) == [[5], [0]]
+    assert run(engine.tokenize([[5], ""], add_special_tokens=True, check=accept)) == [
+        ([5], None),
+        ([0], None),
+    ]
     assert client.renderer.asked == []
 
 
@@ -384,6 +389,17 @@ def test_facts(engine: "Engine") -> None:
     assert (facts.max_model_len, facts.vocab_size, facts.max_choices) == (64, 267, 8)
     assert (facts.max_prompt_token_id, facts.document_separator) == (266, 0)
     assert facts.eos_token_ids == {2}
+
+
+def test_where_a_token_can_be_chosen(client: FakeEngineClient, models: FakeServingModels) -> None:
+    """Not where log-probabilities are taken after allowed_token_ids, or drafts leave them out."""
+    assert make_engine(client, models).facts.scores_chosen_tokens
+    client.model_config.logprobs_mode = "processed_logprobs"
+    assert not make_engine(client, models).facts.scores_chosen_tokens
+    client.model_config.logprobs_mode = "raw_logprobs"
+    config: Any = client.vllm_config
+    config.speculative_config = object()
+    assert not make_engine(client, models).facts.scores_chosen_tokens
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from adapter.guided.program import read_request
 from tests.fake_engine import (
     Call,
     Candidate,
@@ -148,8 +149,11 @@ def sampling(params: Any) -> Json:
 def _structured(given: Any) -> Json:
     """Which libraries hold the text, and to what kind of thing; how they say it is their own."""
     assert given._backend == "completion_v2"
-    program = json.loads(given.grammar)
+    focus, text = read_request(given.grammar)
+    program = json.loads(text)
     found: Json = {"parts": [[part["library"], part["form"]] for part in program["parts"]]}
     if program["whitespace"]:
         found["whitespace"] = True
-    return found | {"ends": program["eos_token_ids"], "end_last": program["eos_last"]}
+    found |= {"ends": program["eos_token_ids"], "end_last": program["eos_last"]}
+    asked = {"begun": focus.begun, "among": focus.among, "but": focus.but}
+    return found | {name: list(ids) for name, ids in asked.items() if ids}

@@ -44,6 +44,8 @@ def test_no_two_languages_make_a_dead_end(held: list[str], narrower: list[str], 
         (["a", "ab"], ["a"], {"a"}),
         # Blanks alone are none.
         (["a b", "ac"], ["a d"], {"a b", "ac"}),
+        # Where the guard may end, and has nothing else but blanks, a library that may not is stuck.
+        (["a", "a "], ["a b"], {"a", "a "}),
     ],
 )
 def test_a_library_narrows_until_it_is_stuck(

@@ -269,11 +269,33 @@ def test_many_prompts(server: Server) -> None:
     on_each(BACKENDS, call)
 
 
+def test_beams(server: Server) -> None:
+    """Every beam is held to the constraint on each backend, and the model's scores rank them."""
+    colours = {"enum": ["red", "green", "blue", "yellow"]}
+    schema = {
+        "type": "object",
+        "properties": {"colour": colours},
+        "required": ["colour"],
+        "additionalProperties": False,
+    }
+    fields: dict[str, Any] = {"prompt": "The colour of grass:", "max_tokens": 40, "logprobs": 1}
+    fields |= {"guided_whitespace_pattern": "", "use_beam_search": True, "n": 2, "best_of": 3}
+
+    def call(name: str) -> None:
+        reply = server.ask(**fields, guided_json=schema, guided_decoding_backend=name)
+        for choice in reply.choices:
+            assert choice["finish_reason"] == "stop"
+            assert satisfies(schema, choice["text"])
+        best, second = (sum(choice["logprobs"]["token_logprobs"]) for choice in reply.choices)
+        lengths = [len(choice["logprobs"]["tokens"]) for choice in reply.choices]
+        assert best / lengths[0] >= second / lengths[1] - 1e-4
+
+    on_each(BACKENDS, call)
+
+
 def test_combinations_that_are_refused(server: Server) -> None:
     """What cannot be done beside a constraint is refused by name."""
     fields: dict[str, Any] = {"prompt": "Hi", "max_tokens": 4, "guided_choice": ["a", "b"]}
-    error = server.refuses_whole("guided_choice", **fields, use_beam_search=True, n=2)
-    assert "use_beam_search" in error["message"]
     server.refuses("guided_whitespace_pattern", **fields, guided_whitespace_pattern="[ ]?")
     server.refuses("suffix", **fields, suffix="!")
 

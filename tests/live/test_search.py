@@ -114,6 +114,12 @@ AGREEMENT = [
     Case("The capital of France is", 8, 0.0, True),
     Case("日本の首都は", 4, 1.0, False),
     Case("Q: What is 2 + 2?\nA:", 2, 0.0, False),
+    Case("The capital of France is", 4, 1.0, False, "repetition 1.3"),
+    Case("1, 2, 3, 4, 5,", 2, 2.0, True, "repetition 0.8"),
+    Case("Water boils at", 4, 1.0, True, "frequency -1"),
+    Case("Water boils at", 2, 1.0, False, "bias"),
+    Case("1, 2, 3, 4, 5,", 4, 1.0, False, "digits"),
+    Case(chat("Spell cat."), 4, 2.0, False, "letters and penalties"),
 ]
 
 
@@ -255,22 +261,13 @@ def test_wide_beams(server: Server) -> None:
 
 
 def test_beam_refusals(server: Server) -> None:
-    """What beam search cannot do is refused with both fields named."""
+    """What beam search cannot do is refused by name."""
     streamed = server.post(prompt="Hi", use_beam_search=True, stream=True)
     assert streamed.status_code == 400
     assert streamed.json()["error"]["param"] == "use_beam_search"
-    unsearchable: dict[str, Any] = {
-        "repetition_penalty": 1.2,
-        "frequency_penalty": 1,
-        "presence_penalty": 1,
-        "logit_bias": {"5": 1},
-    }
-    for name, value in unsearchable.items():
-        response = server.post(prompt="Hi", use_beam_search=True, **{name: value})
-        assert response.status_code == 400
-        message = response.json()["error"]["message"]
-        assert name in message
-        assert "use_beam_search" in message
+    few = server.post(prompt="Hi", use_beam_search=True, n=3, guided_regex="a|b")
+    assert few.status_code == 400
+    assert few.json()["error"]["param"] == "n"
     for name, value in {"length_penalty": 2.0, "early_stopping": True}.items():
         server.refuses(name, prompt="Hi", max_tokens=1, **{name: value})
     response = server.post(prompt="Hi", use_beam_search=True, early_stopping="never")

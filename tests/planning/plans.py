@@ -8,7 +8,7 @@ from typing import Any
 
 from adapter.contract.parsing import parse_request
 from adapter.planning.facts import ServerFacts
-from adapter.planning.infill import Infill
+from adapter.planning.infill import Infill, InfillPrompt
 from adapter.planning.plan import Plan, plan
 
 FACTS = ServerFacts(
@@ -53,6 +53,8 @@ def _plain(value: Any) -> Any:
         return value.value
     if isinstance(value, frozenset):
         return sorted(value)
+    if isinstance(value, InfillPrompt):
+        return [value.before, value.prefix, value.after]
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

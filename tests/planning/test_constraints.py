@@ -11,8 +11,9 @@ from adapter.contract.parsing import parse_request
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
 from adapter.guided.constraint import AUTO, BACKENDS, MAX_TEXT, Constraint, Kind
+from adapter.planning.modes import Beams
 from adapter.planning.plan import plan
-from tests.planning.plans import FACTS
+from tests.planning.plans import FACTS, planned
 
 
 def request(**fields: Any) -> CompletionV2Request:
@@ -158,9 +159,15 @@ def test_whitespace_pattern_without_json(field: str | None) -> None:
 
 @pytest.mark.parametrize("field", GIVEN)
 def test_beams(field: str) -> None:
-    """Beams cannot be constrained: the combination is refused, naming both."""
-    error = refusal(**{field: GIVEN[field]}, use_beam_search=True)
-    assert isinstance(error, NotSupported)
+    """Beams are constrained like other texts, unless the engine cannot tell their own scores."""
+    made = planned(FACTS, **{field: GIVEN[field]}, use_beam_search=True, ignore_eos=True)
+    assert made.constraint is not None
+    assert isinstance(made.mode, Beams)
+    assert made.mode.search.eos_token_ids == FACTS.eos_token_ids
+    facts = replace(FACTS, scores_chosen_tokens=False)
+    with pytest.raises(NotSupported) as caught:
+        planned(facts, **{field: GIVEN[field]}, use_beam_search=True)
+    error = caught.value
     assert error.param == field
     assert "use_beam_search" in error.message
 

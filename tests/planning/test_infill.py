@@ -1,6 +1,7 @@
 """suffix becomes the model's own fill-in-the-middle prompt."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_each_family_has_its_form(family: str) -> None:
     sentinels, _ = infill.FAMILIES[family]
     found = infill.find({"word": 0, **{name: index for index, name in enumerate(sentinels, 1)}})
     assert found is not None
-    assert found.prompt("a = ", " + c") == RENDERED[family]
+    assert found.prompt("a = ", " + c").text == RENDERED[family]
 
 
 @pytest.mark.parametrize("family", infill.FAMILIES)
@@ -40,7 +41,7 @@ def test_a_part_of_a_family_is_none(family: str) -> None:
 def test_texts_are_not_templates() -> None:
     """A prompt or suffix that holds a placeholder's name is left as it is."""
     template = infill.from_template("<P>{prefix}<S>{suffix}<M>")
-    assert template.prompt("{suffix}", "{prefix}") == "<P>{suffix}<S>{prefix}<M>"
+    assert template.prompt("{suffix}", "{prefix}").text == "<P>{suffix}<S>{prefix}<M>"
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,10 @@ def test_a_model_of_each_family_is_asked_in_its_form(
     engine = Engine(client, models, Settings(reject_unknown_fields=False, max_choices=8))
     request = parse_request(b'{"model": "m", "prompt": "a = ", "suffix": " + c", "echo": true}')
     made = plan(request, engine.facts)
-    (token_ids,) = asyncio.run(
+    ((token_ids, own),) = asyncio.run(
         engine.tokenize(made.prompts, add_special_tokens=True, check=lambda *_: None)
     )
+    assert own is None
     vocabulary = tokenizer.get_vocab()
     positions = [token_ids.index(vocabulary[name]) for name in sentinels]
     assert positions == sorted(positions)
@@ -80,3 +82,14 @@ def test_a_model_of_each_family_is_asked_in_its_form(
     assert made.echoes == ("a = ",)
     ends = {vocabulary[name] for name in form.ends}
     assert ends <= set(made.sampling["stop_token_ids"])
+    for prompt in ("a = ", tokenizer.encode("a = ")):
+        body = {"model": "m", "prompt": prompt, "suffix": " + c", "echo": True, "logprobs": 0}
+        made = plan(parse_request(json.dumps(body).encode()), engine.facts)
+        ((whole, own),) = asyncio.run(
+            engine.tokenize(made.prompts, add_special_tokens=True, check=lambda *_: None)
+        )
+        assert own is not None
+        assert whole[own[0] : own[1]] == tokenizer.encode("a = ")
+        text = tokenizer.decode(whole)
+        # The blank after CodeLlama's first token belongs to the caller's own first one.
+        assert text == RENDERED[family].replace("<PRE> ", "<PRE>" if prompt != "a = " else "<PRE> ")

@@ -10,6 +10,7 @@ import pytest
 from adapter.contract.parsing import parse_request
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
+from adapter.planning.calls import TokenIds
 from adapter.planning.checks import MAX_HELD_BACK, MAX_LOGIT_BIAS
 from adapter.planning.facts import ServerFacts
 from adapter.planning.fields import FIELDS
@@ -376,17 +377,9 @@ def test_infill_ends(fields: dict[str, Any], stop_token_ids: list[int] | None) -
     assert "stop_token_ids" not in planned(INFILL_FACTS).sampling
 
 
-@pytest.mark.parametrize(
-    ("facts", "fields"),
-    [
-        pytest.param(FACTS, {}, id="model without infill tokens"),
-        pytest.param(INFILL_FACTS, {"prompt": [5]}, id="token ids"),
-        pytest.param(INFILL_FACTS, {"echo": True, "logprobs": 1}, id="scores"),
-    ],
-)
-def test_suffix_that_cannot_be_done_is_refused(facts: ServerFacts, fields: dict[str, Any]) -> None:
-    """A suffix that this model, or this request, cannot have is refused by name."""
-    error = refusal(facts, suffix="z", **fields)
+def test_suffix_that_cannot_be_done_is_refused() -> None:
+    """A suffix that this model cannot have is refused by name."""
+    error = refusal(suffix="z")
     assert (error.param, error.code) == ("suffix", "unsupported_value")
     assert "suffix" in error.message
 
@@ -461,10 +454,6 @@ def test_sampling_does_not_change_a_beam_search(fields: dict[str, Any]) -> None:
     ("fields", "param", "also"),
     [
         pytest.param({"stream": True}, "use_beam_search", "stream", id="stream"),
-        pytest.param({"frequency_penalty": 1}, "frequency_penalty", "use_beam_search", id="freq"),
-        pytest.param({"presence_penalty": 1}, "presence_penalty", "use_beam_search", id="pres"),
-        pytest.param({"repetition_penalty": 2}, "repetition_penalty", "use_beam_search", id="rep"),
-        pytest.param({"logit_bias": {"5": 1}}, "logit_bias", "use_beam_search", id="bias"),
         pytest.param({"n": 20}, "use_beam_search", "--max-logprobs", id="width"),
         pytest.param({"best_of": 2, "n": 3}, "best_of", "n", id="best_of"),
     ],
@@ -477,6 +466,38 @@ def test_beam_search_that_cannot_be_done_is_refused(
     assert error.param == param
     assert param in error.message
     assert also in error.message
+
+
+CHANGES: dict[str, Any] = {
+    "frequency_penalty": 1.0,
+    "presence_penalty": -1.0,
+    "repetition_penalty": 2.0,
+    "logit_bias": {"5": 1},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_scores_of_beams_are_changed(name: str) -> None:
+    """A field that changes scores goes to the search, unless the engine cannot tell enough."""
+    asked = {name: CHANGES[name]}
+    expected: Any = {name: {5: 1.0} if name == "logit_bias" else CHANGES[name]}
+    assert beam(n=2, **asked) == replace(beam(n=2), **expected)
+    for facts in (
+        replace(FACTS, scores_chosen_tokens=False),
+        replace(FACTS, guided_fault="no tokens"),
+    ):
+        error = refusal(facts, use_beam_search=True, n=2, **asked)
+        assert isinstance(error, NotSupported)
+        assert error.param == name
+        assert "use_beam_search" in error.message
+
+
+def test_one_beam_with_a_repetition_penalty_is_greedy() -> None:
+    """transformers' one beam is greedy search, whose repetition_penalty changes logits."""
+    made = planned(use_beam_search=True, repetition_penalty=2)
+    assert made.mode == Greedy(1, 1)
+    assert made.sampling["temperature"] == 0
+    assert made.adjusted == ()
 
 
 @pytest.mark.parametrize(
@@ -588,12 +609,6 @@ UNSUPPORTED = [
         "guided_whitespace_pattern",
         id="blanks of a regex",
     ),
-    pytest.param({"guided_json": {}, "use_beam_search": True}, "guided_json", id="guided beams"),
-    pytest.param(
-        {"response_format": {"type": "json_object"}, "use_beam_search": True},
-        "response_format",
-        id="beams in JSON",
-    ),
     pytest.param({"length_penalty": 2}, "length_penalty", id="length_penalty 2"),
     pytest.param({"length_penalty": 0}, "length_penalty", id="length_penalty 0"),
     pytest.param({"length_penalty": -1}, "length_penalty", id="length_penalty -1"),
@@ -613,14 +628,14 @@ def test_unsupported_field_is_refused_by_name(fields: dict[str, Any], name: str)
 # --- lengths ------------------------------------------------------------------------------------
 
 
-def calls_for(*lengths: int, **fields: Any) -> tuple[Any, ...]:
+def calls_for(*lengths: int, facts: ServerFacts = FACTS, **fields: Any) -> tuple[Any, ...]:
     """The engine calls for prompts of some lengths, in a context of 32 tokens."""
     request = parse(prompt=[[1] for _ in lengths], **fields)
     token_ids = [[1] * length for length in lengths]
-    made = plan(request, FACTS)
+    made = plan(request, facts)
     for index, length in enumerate(lengths):
-        check_length(made, index, length, FACTS.max_model_len)
-    return engine_calls(made, token_ids)
+        check_length(made, index, length, facts)
+    return engine_calls(made, [TokenIds(ids) for ids in token_ids])
 
 
 @pytest.mark.parametrize(
@@ -630,7 +645,7 @@ def calls_for(*lengths: int, **fields: Any) -> tuple[Any, ...]:
         pytest.param(31, {"max_tokens": 1}, id="one token"),
         pytest.param(32, {"max_tokens": 0}, id="nothing"),
         pytest.param(32, {"max_tokens": 0, "echo": True}, id="echo"),
-        pytest.param(31, {"max_tokens": 0, "echo": True, "logprobs": 1}, id="scores"),
+        pytest.param(32, {"max_tokens": 0, "echo": True, "logprobs": 1}, id="scores"),
     ],
 )
 def test_full_context_is_served(length: int, fields: dict[str, Any]) -> None:
@@ -647,7 +662,7 @@ def test_full_context_is_served(length: int, fields: dict[str, Any]) -> None:
         pytest.param(32, {"max_tokens": 5}, "prompt", id="full prompt"),
         pytest.param(9000, {"max_tokens": 5}, "prompt", id="long prompt"),
         pytest.param(33, {"max_tokens": 0}, "prompt", id="long prompt, nothing"),
-        pytest.param(32, {"max_tokens": 0, "echo": True, "logprobs": 1}, "prompt", id="scores"),
+        pytest.param(33, {"max_tokens": 0, "echo": True, "logprobs": 1}, "prompt", id="scores"),
     ],
 )
 def test_too_long_is_refused_with_the_counts(
@@ -661,6 +676,15 @@ def test_too_long_is_refused_with_the_counts(
     assert "context length is 32 tokens" in error.message
     assert f"prompt has {length} tokens" in error.message
     assert f"max_tokens asks for {fields.get('max_tokens', 16)}" in error.message
+
+
+def test_scores_need_room_where_no_token_can_be_chosen() -> None:
+    """Where the engine cannot be held to a token, the one that it makes needs room."""
+    facts = replace(FACTS, scores_chosen_tokens=False)
+    fields: dict[str, Any] = {"max_tokens": 0, "echo": True, "logprobs": 1}
+    calls_for(31, facts=facts, **fields)
+    with pytest.raises(InvalidRequest, match="32 tokens"):
+        calls_for(32, facts=facts, **fields)
 
 
 def test_too_long_prompt_of_several_is_named() -> None:

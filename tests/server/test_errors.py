@@ -269,7 +269,7 @@ def test_vllms_refusals_anywhere_are_400(
     stream: bool,
 ) -> None:
     """What vLLM refuses as the caller's fault is a 400, wherever vLLM looks at it."""
-    from adapter.engine import beam_runner as beam_run
+    from adapter.engine import beam_scores
     from adapter.engine import client as engine
     from adapter.vllm_api import VLLMValidationError
 
@@ -281,7 +281,7 @@ def test_vllms_refusals_anywhere_are_400(
         def refuse(**_fields: Any) -> None:
             raise refusal
 
-        module = beam_run if where == "beam search" else engine
+        module = beam_scores if where == "beam search" else engine
         monkeypatch.setattr(module, "SamplingParams", refuse)
     got = ask(server, stream=stream, use_beam_search=where == "beam search")
     assert (got.status, got.error()["message"]) == (400, "vLLM does not like it")

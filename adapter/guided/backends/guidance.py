@@ -10,7 +10,9 @@ forcing, by all tokens that fit.
 """
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import llguidance
@@ -26,6 +28,12 @@ from adapter.guided.vocabulary import Vocabulary
 _LIMITS = llguidance.LLParserLimits(
     step_max_items=1_000_000, max_items_in_row=50_000, verbose_errors=False
 )
+
+# llguidance goes down from rule to rule by recursion, 10 kB each, and overruns an ordinary stack
+# where some 800 stand one inside the other. Of a large stack no more is taken than is used.
+_STACK_BYTES = 512 * 2**20
+_FITS_ANY_STACK = 4_000
+"""Characters of a grammar whose rules cannot be so many."""
 
 
 class GuidanceBackend:
@@ -51,7 +59,10 @@ class GuidanceBackend:
         return lambda: GuidanceMatcher(fresh.deep_copy(), start_free, self._words)
 
     def _compiled(self, grammar: str) -> llguidance.LLMatcher:
-        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=_LIMITS)
+        def compiled() -> llguidance.LLMatcher:
+            return llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=_LIMITS)
+
+        matcher = compiled() if len(grammar) < _FITS_ANY_STACK else _on_large_stack(compiled)
         if error := matcher.get_error():
             raise ValueError(error)
         return matcher
@@ -65,6 +76,16 @@ _GRAMMARS: dict[str, Callable[[str], str]] = {
     "regex": llguidance.LLMatcher.grammar_from_regex,
     "lark": llguidance.LLMatcher.grammar_from_lark,
 }
+
+
+def _on_large_stack(work: Callable[[], llguidance.LLMatcher]) -> llguidance.LLMatcher:
+    with ThreadPoolExecutor(1) as pool:
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            future = pool.submit(work)
+        finally:
+            threading.stack_size(before)
+        return future.result()
 
 
 def _without_forcing(grammar: str) -> str:

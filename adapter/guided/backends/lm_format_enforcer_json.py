@@ -15,8 +15,8 @@ import numpy.typing as npt
 from lmformatenforcer import CharacterLevelParserConfig, JsonSchemaParser
 
 from adapter.guided.backends.lm_format_enforcer_regex import MOST_MASKS
-from adapter.guided.backends.lm_format_enforcer_schema import readable
 from adapter.guided.matcher import Mask
+from adapter.guided.structure import structure_of
 from adapter.guided.token_trie import UNFINISHED, TokenRuns
 
 _MOST_STATES = 2_000  # some 20 Python objects each, and more with references
@@ -61,7 +61,7 @@ class JsonStructure:
         )
         self._masks: dict[_State, tuple[Mask, Mask]] = {}
         self._states = 0
-        self.start = _State(JsonSchemaParser(readable(schema), config))
+        self.start = _State(JsonSchemaParser(structure_of(schema, plainly=True), config))
 
     def matcher(self) -> "JsonMatcher":
         """The state of a new text."""

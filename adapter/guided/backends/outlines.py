@@ -7,24 +7,13 @@ holds up nobody.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import outlines_core
-from outlines_core.json_schema import build_regex_from_schema
 
 from adapter.guided.matcher import Mask, Matcher
 from adapter.guided.program import Part
 from adapter.guided.vocabulary import Vocabulary
-from adapter.languages import exact_json
-from adapter.languages.json_schema.schema import Schema, rewrite
-
-# A property or item of any value: the library's own reading of `{}` is not one alternative but
-# several that fall apart ("null" alone would do for a whole object). A value without inner ones
-# keeps the automaton finite.
-_ANY_VALUE = {
-    "anyOf": [{"type": name} for name in ("string", "number", "boolean", "null")],
-}
 
 LARGEST_FILE = 4 * 2**20
 
@@ -45,6 +34,8 @@ class OutlinesBackend:
         texts = {text: ids for text, ids in vocabulary.by_bytes.items() if b"\0" not in text}
         end = vocabulary.eos_token_ids[0]
         self._vocabulary = outlines_core.Vocabulary(end, {**texts, _START: [self._start]})
+        self._last: tuple[str, outlines_core.Index] | None = None
+        """What was prepared last, which is compiled next."""
 
     def compile(self, part: Part) -> Callable[[], Matcher]:
         """A maker of matchers.
@@ -52,7 +43,11 @@ class OutlinesBackend:
         Raises:
             ValueError: outlines_core cannot read the expression, or nothing matches it.
         """
-        index = _read(part.artifact) or self._build(part.text)
+        last, self._last = self._last, None
+        if last is not None and last[0] == part.text:
+            index = last[1]
+        else:
+            index = _read(part.artifact) or self._build(part.text)
         return lambda: OutlinesMatcher(index, self._start, self._words)
 
     def prepare(self, regex: str, path: Path) -> None:
@@ -61,59 +56,13 @@ class OutlinesBackend:
         Raises:
             ValueError: as compile().
         """
-        _, (content,) = self._build(regex).__reduce__()
+        index = self._build(regex)
+        self._last = regex, index
+        _, (content,) = index.__reduce__()
         path.write_bytes(bytes(content))
 
     def _build(self, regex: str) -> outlines_core.Index:
         return outlines_core.Index(f"\\x00(?:{regex})$", self._vocabulary)
-
-
-def regex_of_schema(schema: Schema, whitespace: str | None) -> str:
-    """The regular expression of a JSON schema; whitespace: one between its tokens, `[ ]?` without.
-
-    Raises:
-        ValueError: outlines_core cannot express the schema.
-    """
-    plain = _ANY_VALUE if _is_any(schema) else rewrite(schema, _mended)
-    return str(build_regex_from_schema(exact_json.dumps(plain), whitespace))
-
-
-def _mended(node: dict[str, Any]) -> dict[str, Any]:
-    """A schema object with its any-value schemas spelt out."""
-    node = dict(node)
-    for name in ("items", "additionalProperties"):
-        if _is_any(node.get(name)) and (name in node):
-            node[name] = _ANY_VALUE
-    for name in ("prefixItems", "anyOf", "oneOf"):
-        if isinstance(node.get(name), list):
-            node[name] = [_ANY_VALUE if _is_any(item) else item for item in node[name]]
-    if isinstance(node.get("properties"), dict):
-        node["properties"] = {
-            key: _ANY_VALUE if _is_any(value) else value
-            for key, value in node["properties"].items()
-        }
-    return node
-
-
-def _is_any(schema: Any) -> bool:
-    """Whether a schema says nothing about the value's kind."""
-    return schema is True or (isinstance(schema, dict) and not _SAYS.intersection(schema))
-
-
-_SAYS = frozenset(
-    (
-        "$ref",
-        "allOf",
-        "anyOf",
-        "const",
-        "enum",
-        "items",
-        "oneOf",
-        "prefixItems",
-        "properties",
-        "type",
-    )
-)
 
 
 def _read(path: str | None) -> outlines_core.Index | None:

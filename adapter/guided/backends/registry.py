@@ -7,10 +7,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from adapter.guided.matcher import Guide, Matcher
+import numpy as np
+
+from adapter.guided.matcher import Guide, Mask, Matcher
 from adapter.guided.member_tokens import MemberTokens
 from adapter.guided.members import MemberMatcher
-from adapter.guided.program import Library, Part, Program, Whitespace
+from adapter.guided.program import NO_FOCUS, Focus, Library, Part, Program, Whitespace
 from adapter.guided.token_trie import TokenRuns
 from adapter.guided.vocabulary import Vocabulary
 from adapter.guided.whitespace import DEFAULT, WhitespaceRuns
@@ -100,8 +102,23 @@ class Libraries:
                     del self._whitespace[next(each for each in self._whitespace if each != DEFAULT)]
         return runs
 
-    def guide(self, program: Program, makers: list[Maker]) -> Guide:
-        """The state of a new text; makers: those of the program's parts, in order."""
+    def guide(self, program: Program, makers: list[Maker], focus: Focus = NO_FOCUS) -> Guide:
+        """The state of a text; makers: those of the program's parts, in order.
+
+        Raises:
+            ValueError: what the text begins with is not allowed.
+        """
+        guide = Guide(
+            self._matchers(program, makers) if makers else (),
+            program.eos_token_ids or self.vocabulary.eos_token_ids,
+            eos_last=program.eos_last,
+            focus=self._focus(focus),
+        )
+        if not guide.accept(focus.begun):
+            raise ValueError(f"a text that was begun cannot go on: {guide.failure}")
+        return guide
+
+    def _matchers(self, program: Program, makers: list[Maker]) -> list[Matcher]:
         matchers = [makers[0]()]
         if program.whitespace is not None:
             matchers.append(self.whitespace_runs(program.whitespace).matcher())
@@ -109,11 +126,16 @@ class Libraries:
             matchers.append(MemberMatcher(self.member_tokens, program.members, tuple(matchers)))
         guards = tuple(matchers)
         matchers += [YieldingMatcher(make(), guards, self._token_runs) for make in makers[1:]]
-        return Guide(
-            matchers,
-            program.eos_token_ids or self.vocabulary.eos_token_ids,
-            eos_last=program.eos_last,
-        )
+        return matchers
+
+    def _focus(self, focus: Focus) -> Mask | None:
+        """The tokens that are asked about; None for all."""
+        if focus.among is None and not focus.but:
+            return None
+        asked = np.full(self.vocabulary.words * 32, focus.among is None)
+        asked[list(focus.among or ())] = True
+        asked[list(focus.but)] = False
+        return np.packbits(asked, bitorder="little").view(np.int32)
 
 
 _MOST_PATTERNS = 64

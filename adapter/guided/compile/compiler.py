@@ -4,8 +4,8 @@ It runs in a process that can be stopped, since some libraries take seconds, or 
 constraints. What comes out was compiled once and is known to work.
 
 JSON schemas rest on one fact: llguidance never lets a text through that the schema forbids, and
-the other libraries do. So llguidance stands guard over each of the others, and both must allow a
-token.
+the other libraries do. So llguidance stands guard over each of the others, which narrow what it
+allows as far as they can follow the schema.
 """
 
 import hashlib
@@ -14,15 +14,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf
 from pathlib import Path
 
 import numpy as np
 
 from adapter.errors import one_line
-from adapter.guided.backends.outlines import regex_of_schema
+from adapter.guided.backends.outlines_schema import regex_of_schema
 from adapter.guided.backends.registry import Libraries, Maker, Preparing
 from adapter.guided.compile import validation
-from adapter.guided.compile.fit import check_names_are_counted, fit_for
+from adapter.guided.compile.cost import expected_seconds
+from adapter.guided.compile.fit import check_names_are_counted
 from adapter.guided.constraint import (
     AUTO,
     GUIDANCE,
@@ -33,12 +35,14 @@ from adapter.guided.constraint import (
     Kind,
 )
 from adapter.guided.program import Members, Part, Program, Shape, Whitespace
+from adapter.guided.structure import structure_of
 from adapter.guided.whitespace import DEFAULT
 from adapter.json_language.grammar.places import Place
 from adapter.json_language.grammar.write import Held, TooLargeError, held
 from adapter.languages import exact_json
 from adapter.languages.budget import BudgetExceededError
 from adapter.languages.grammar.write import as_ebnf, as_lark
+from adapter.languages.json_schema.documents import METASCHEMAS, Documents
 from adapter.languages.json_schema.read import read_schema, without_formats
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.choices import choices
@@ -73,6 +77,9 @@ class Refused(ValueError):
 _NAMES = Members()
 """No name twice in an object."""
 
+# How many times as long as it may take an estimate has to be, to be sure.
+_FAR = 1.5
+
 # States of a whitespace pattern: each costs the engine two masks.
 _MOST_RUNS = 256
 
@@ -80,31 +87,38 @@ _MOST_RUNS = 256
 class ConstraintCompiler:
     """Compiles constraints for one vocabulary."""
 
-    def __init__(self, libraries: Libraries, folder: Path) -> None:
-        """folder: where compiled indexes are left for the engine."""
+    def __init__(
+        self, libraries: Libraries, folder: Path, documents: Documents = METASCHEMAS
+    ) -> None:
+        """folder: where compiled indexes are left for the engine.
+
+        documents: what schemas may refer to beside themselves.
+        """
+        self.documents = documents
         self._libraries = libraries
         self._folder = folder
         self._made: dict[Part, Maker] = {}
         """What was compiled for the constraint at hand."""
         self._knows_format = cache(self._try_format)
 
-    def compile(self, constraint: Constraint, *, relaxed: bool) -> Compiled:
+    def compile(self, constraint: Constraint, *, relaxed: bool, seconds: float = inf) -> Compiled:
         """The program of a constraint, which its libraries are known to run.
 
         relaxed: a schema that no library can hold may be served by a check of the finished text.
+        seconds: what it may take; what would surely take longer is refused at once.
 
         Raises:
             Refused: with a message for the caller.
         """
         self._made.clear()
         try:
-            return self._compile_kind(constraint, relaxed)
+            return self._compile_kind(constraint, relaxed, seconds)
         except Refused:
             raise
         except ValueError as error:  # of the caller's text, or of a library
             raise Refused(f"{constraint.field}: {_line(str(error))}.") from None
 
-    def _compile_kind(self, constraint: Constraint, relaxed: bool) -> Compiled:
+    def _compile_kind(self, constraint: Constraint, relaxed: bool, seconds: float) -> Compiled:
         if constraint.kind is Kind.JSON:
             return self._json(constraint, relaxed)
         if constraint.kind is Kind.JSON_OBJECT:
@@ -113,19 +127,19 @@ class ConstraintCompiler:
             return self._first(constraint, _grammar_parts(constraint))
         if constraint.kind is Kind.CHOICE:
             node = choices(json.loads(constraint.text))
-            return self._first(constraint, _regex_parts(constraint.backend, node))
-        return self._regex(constraint)
+            return self._first(constraint, _regex_parts(constraint, node, seconds))
+        return self._regex(constraint, seconds)
 
-    def _regex(self, constraint: Constraint) -> Compiled:
+    def _regex(self, constraint: Constraint, seconds: float) -> Compiled:
         node = parse(constraint.text)
         if is_plain(node):
-            return self._first(constraint, _regex_parts(constraint.backend, node))
+            return self._first(constraint, _regex_parts(constraint, node, seconds))
         try:
             if is_empty(node):
                 raise PatternError("no text matches it")
         except BudgetExceededError:
             raise PatternError("its look-around is too large") from None
-        parts = _guarded_parts(constraint.backend, node)
+        parts = _guarded_parts(constraint, node, seconds)
         backend = GUIDANCE if constraint.backend == AUTO else constraint.backend
         return self._from_parts(list(map(self._prepared, parts)), backend, None)
 
@@ -141,7 +155,9 @@ class ConstraintCompiler:
 
     def _json(self, constraint: Constraint, relaxed: bool) -> Compiled:
         try:
-            return self._read_json(constraint, read_schema(constraint.text), relaxed)
+            return self._read_json(
+                constraint, read_schema(constraint.text, self.documents), relaxed
+            )
         except (TypeError, AttributeError, ArithmeticError, KeyError):
             fault = validation.schema_fault(exact_json.loads(constraint.text))
             raise SchemaError(f"it is not a JSON schema: {fault}") from None
@@ -227,13 +243,12 @@ class ConstraintCompiler:
         """What the named library makes of the schema."""
         if constraint.backend == LM_FORMAT_ENFORCER:
             return Part("lm-format-enforcer", "json", exact_json.dumps(schema))
-        schema = fit_for(constraint.backend, schema)
         if constraint.backend == OUTLINES:
             pattern = _whitespace_pattern(constraint)
             whitespace = None if pattern is None else f"(?:{to_rust(pattern)})"
             regex = regex_of_schema(schema, whitespace)
             return self._prepared(Part("outlines", "regex", regex))
-        return Part("xgrammar", "json", exact_json.dumps(schema))
+        return Part("xgrammar", "json", exact_json.dumps(structure_of(schema)))
 
     def _try_format(self, name: str) -> bool:
         part = Part("guidance", "json", json.dumps({"type": "string", "format": name}))
@@ -312,16 +327,28 @@ def _members(places: Sequence[Place]) -> Members:
     return Members(tuple(shapes))
 
 
-def _guarded_parts(backend: str, node: Node) -> list[Part]:
+def _guarded_parts(constraint: Constraint, node: Node, seconds: float) -> list[Part]:
     """What llguidance alone can hold, and beside it what a named library can hold of it."""
     guard = Part("guidance", "lark", f"start: T\nT: {to_lark_terminal(node)}\n")
-    if backend in (AUTO, GUIDANCE):
+    if constraint.backend in (AUTO, GUIDANCE):
         return [guard]
-    return [guard, *_regex_parts(backend, plain_superset(node))]
+    return [guard, *_regex_parts(constraint, plain_superset(node), seconds)]
 
 
-def _regex_parts(backend: str, node: Node) -> list[Part]:
-    """The libraries that hold a regular expression exactly, the fastest first."""
+def _regex_parts(constraint: Constraint, node: Node, seconds: float) -> list[Part]:
+    """The libraries that hold a regular expression exactly, the fastest first.
+
+    Raises:
+        Refused: the named library would take far longer than it may.
+    """
+    backend = constraint.backend
+    expected = expected_seconds(backend, node)
+    if expected > _FAR * seconds:
+        raise Refused(
+            f"{constraint.field}: {backend} would take some {expected:.0f} s to compile it, and "
+            f"{seconds:g} s are allowed. guidance is quick: name it, or leave out "
+            "guided_decoding_backend."
+        )
     ways = {
         GUIDANCE: lambda: Part("guidance", "regex", to_rust(node)),
         XGRAMMAR: lambda: Part("xgrammar", "ebnf", to_ebnf(node)),

@@ -52,8 +52,10 @@ class WorkerLost(Exception):
 class ForkServer:
     """The process that loads the libraries, and is forked for each worker."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, documents: Path | None = None) -> None:
+        """documents: a folder of what schemas may refer to beside themselves."""
         self._vocabulary = vocabulary
+        self._documents = documents
         self._folder: Path | None = None
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -65,9 +67,12 @@ class ForkServer:
         path = self._folder / "vocabulary"
         self._vocabulary.save(path)
         self._control, theirs = socket.socketpair()
+        arguments = [str(theirs.fileno()), str(path), str(self._folder)]
+        if self._documents is not None:
+            arguments.append(str(self._documents))
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _MODULE, str(theirs.fileno()), str(path), str(self._folder)],
+                [sys.executable, "-m", _MODULE, *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 # Ctrl-C is the server's; they end with its sockets. A session of their own would

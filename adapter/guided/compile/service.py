@@ -7,6 +7,7 @@ a time limit that ends it, and what was once compiled is cached.
 import asyncio
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from adapter import metrics
@@ -79,13 +80,22 @@ class CompileService:
     """Compiles the constraints of one server process."""
 
     def __init__(
-        self, vocabulary: Vocabulary, *, seconds: float, cache_bytes: int, relaxed: bool
+        self,
+        vocabulary: Vocabulary,
+        *,
+        seconds: float,
+        cache_bytes: int,
+        relaxed: bool,
+        documents: Path | None = None,
     ) -> None:
-        """seconds: what compiling one constraint may take; relaxed: see ConstraintCompiler."""
+        """seconds: what compiling one constraint may take; relaxed: see ConstraintCompiler.
+
+        documents: a folder of what schemas may refer to beside themselves.
+        """
         self.vocabulary = vocabulary
         self._seconds = seconds
         self._relaxed = relaxed
-        self._fork_server = ForkServer(vocabulary)
+        self._fork_server = ForkServer(vocabulary, documents)
         self._pools = {
             name: WorkerPool(
                 self._fork_server, workers.most, worker_request(workers.niceness, name)

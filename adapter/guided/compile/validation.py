@@ -9,10 +9,10 @@ import referencing.exceptions
 from jsonschema import Draft7Validator, Draft202012Validator, SchemaError, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
-from jsonschema_specifications import REGISTRY
 
 from adapter.errors import one_line
 from adapter.languages.exact_json import loads_decimals
+from adapter.languages.json_schema.documents import METASCHEMAS, Documents
 from adapter.languages.json_schema.schema import Schema, walk
 
 # A text that is not JSON, numbers that cannot be divided, references and patterns that cannot be
@@ -61,17 +61,17 @@ def check_fault(schema: Schema) -> str | None:
     return None
 
 
-def text_fault(schema: str, text: str) -> str | None:
+def text_fault(schema: str, text: str, documents: Documents = METASCHEMAS) -> str | None:
     """Why a finished text is not what a schema, as JSON, asks for, None where it is.
 
     Numbers are what is written: as binary fractions 5.02 is no multiple of 0.01.
-    Nothing is ever fetched: a reference out of the schema is a fault.
+    Nothing is ever fetched: a reference to what is not among the documents is a fault.
     """
     try:
         value = loads_decimals(text, parse_constant=_no_constant)
         asked = loads_decimals(schema)
         with localcontext(prec=1000):
-            _validator_class(asked)(asked, registry=REGISTRY).validate(value)
+            _validator_class(asked)(asked, registry=documents).validate(value)
     except ValidationError as error:
         return f"at {error.json_path}: {one_line(error.message)}"
     except _UNTELLABLE as error:

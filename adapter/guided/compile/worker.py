@@ -34,15 +34,19 @@ from adapter.guided.compile.messages import (
 from adapter.guided.compile.validation import text_fault
 from adapter.guided.constraint import Constraint, Kind
 from adapter.guided.vocabulary import Vocabulary
+from adapter.languages.json_schema.documents import METASCHEMAS, Documents, documents_in
 
 # Memory that one request may take: outlines fills 85 MB a second while it builds an index.
 _REQUEST_BYTES = 2 * 2**30
 
 
-def serve(control: socket.socket, vocabulary_path: Path, folder: Path) -> None:
-    """Load the libraries, and start a worker for each socket that comes over `control`."""
+def serve(control: socket.socket, vocabulary: Path, folder: Path, documents: Documents) -> None:
+    """Load the libraries, and start a worker for each socket that comes over `control`.
+
+    folder: its own. documents: what schemas may refer to beside themselves.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel clears away ended workers
-    compiler = ConstraintCompiler(Libraries(Vocabulary.load(vocabulary_path)), folder)
+    compiler = ConstraintCompiler(Libraries(Vocabulary.load(vocabulary)), folder, documents)
     cold = list(LOAD_ORDER)
     while True:
         # What is not loaded yet is loaded between the requests for workers.
@@ -100,7 +104,7 @@ def work(connection: socket.socket, compiler: ConstraintCompiler) -> None:
     """Take requests until the other side closes."""
     tasks: dict[str, Callable[[Message], Message]] = {
         "compile": lambda request: _compile(compiler, request),
-        "check": _check,
+        "check": lambda request: _check(request, compiler.documents),
     }
     connection.sendall(READY)
     reader = connection.makefile("rb")
@@ -124,14 +128,16 @@ def _bound_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
 
 
-def _check(request: Message) -> Message:
-    return {"fault": text_fault(request["schema"], request["text"])}
+def _check(request: Message, documents: Documents) -> Message:
+    return {"fault": text_fault(request["schema"], request["text"], documents)}
 
 
 def _compile(compiler: ConstraintCompiler, request: Message) -> Message:
     constraint = requested_constraint(request)
     try:
-        compiled = compiler.compile(constraint, relaxed=request["relaxed"])
+        compiled = compiler.compile(
+            constraint, relaxed=request["relaxed"], seconds=request["seconds"]
+        )
     except Refused as refused:
         return {"refused": refused.message, "field": refused.field}
     except ImportError as error:
@@ -149,5 +155,11 @@ def _compile(compiler: ConstraintCompiler, request: Message) -> Message:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]))
+    number, vocabulary_path, own_folder, *others = sys.argv[1:]
+    serve(
+        socket.socket(fileno=int(number)),
+        Path(vocabulary_path),
+        Path(own_folder),
+        documents_in(Path(others[0])) if others else METASCHEMAS,
+    )
     os._exit(0)  # the server may be waiting, and torch takes seconds to leave

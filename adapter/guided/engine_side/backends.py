@@ -2,13 +2,14 @@
 
 import threading
 from concurrent.futures import Future
+from functools import lru_cache
 from typing import Any
 
 import torch
 
 from adapter.guided.engine_side.loader import ProgramLoader
 from adapter.guided.matcher import Guide
-from adapter.guided.program import Program
+from adapter.guided.program import Program, read_request
 from adapter.guided.vocabulary import Vocabulary, eos_token_ids, read_vocabulary
 from adapter.vllm_api import (
     PIN_MEMORY,
@@ -23,13 +24,19 @@ from adapter.vllm_api import (
     strip_speculative_padding,
 )
 
+# The requests of a beam search have the same program, thousands of times.
+_read = lru_cache(maxsize=16)(Program.loads)
+
 NAME = "completion_v2"
 """The backend's name in a request of ours; its grammar is a Program."""
 
 
-def structured_outputs(program: Program) -> StructuredOutputsParams:
-    """What a request's sampling parameters carry to the engine."""
-    params = StructuredOutputsParams(grammar=program.dumps())
+def structured_outputs(program: str) -> StructuredOutputsParams:
+    """What a request's sampling parameters carry to the engine.
+
+    program: its text, with the request's Focus before it where there is one.
+    """
+    params = StructuredOutputsParams(grammar=program)
     params._backend = NAME
     return params
 
@@ -61,7 +68,8 @@ class Backends(StructuredOutputBackend):  # type: ignore[misc]
             else:
                 grammar.set_result(GuidedGrammar(done.result()))
 
-        self._loader.load(Program.loads(program)).add_done_callback(hand_on)
+        focus, text = read_request(program)
+        self._loader.load(_read(text), focus).add_done_callback(hand_on)
         return grammar
 
     def named(self, name: str) -> StructuredOutputBackend:

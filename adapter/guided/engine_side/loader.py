@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from adapter.guided.backends.registry import LIBRARIES, Libraries, Maker
 from adapter.guided.matcher import Guide
-from adapter.guided.program import Library, Part, Program
+from adapter.guided.program import NO_FOCUS, Focus, Library, Part, Program
 from adapter.guided.vocabulary import Vocabulary
 from adapter.guided.whitespace import DEFAULT
 
@@ -48,20 +48,26 @@ class ProgramLoader:
         for library in LIBRARIES:
             self._threads[library].submit(self._libraries_with, library)
 
-    def load(self, program: Program) -> "Future[Guide]":
-        """The guide of a new text, when all parts of its program are loaded."""
+    def load(self, program: Program, focus: Focus = NO_FOCUS) -> "Future[Guide]":
+        """The guide of a text, when all parts of its program are loaded."""
         guide: Future[Guide] = Future()
         makers = [self._cache.maker(part, self._start) for part in program.parts]
+        library: Library = program.parts[-1].library if program.parts else "guidance"
+
+        def make() -> None:
+            _run(guide, self._threads[library], lambda: self._guide(program, focus, makers))
+
         # No thread waits: the last part that is ready goes on.
         left = iter(range(len(makers) - 1, -1, -1))
 
         def ready(_: "Future[Maker]") -> None:
             if next(left) == 0:
-                thread = self._threads[program.parts[-1].library]
-                _run(guide, thread, lambda: self._guide(program, makers))
+                make()
 
         for maker in makers:
             maker.add_done_callback(ready)
+        if not makers:
+            make()
         return guide
 
     def close(self) -> None:
@@ -78,9 +84,9 @@ class ProgramLoader:
             self._libraries.backend(library)
             return self._libraries
 
-    def _guide(self, program: Program, makers: "Sequence[Future[Maker]]") -> Guide:
-        libraries = self._libraries_with(program.parts[-1].library)
-        return libraries.guide(program, [maker.result() for maker in makers])
+    def _guide(self, program: Program, focus: Focus, makers: "Sequence[Future[Maker]]") -> Guide:
+        libraries = self._libraries_with(program.parts[-1].library if program.parts else "guidance")
+        return libraries.guide(program, [maker.result() for maker in makers], focus)
 
     def _start(self, part: Part, maker: "Future[Maker]") -> None:
         _run(maker, self._threads[part.library], lambda: self._compile(part))

@@ -44,7 +44,12 @@ class Places:
         self.exact = True
         """Whether the state can hold all items apart that have to differ."""
         self._wanting = {each for each in values if self._differ(values[each])}
+        self._waiting: list[tuple[Place, frozenset[Conditions]]] = []
+        """Places that are not filled yet: one inside the other they may be many."""
         self._place({root})
+        while self._waiting:
+            place, at = self._waiting.pop()
+            self._fill(place, [values[each] for each in at])
         # One that is nowhere here is at a place where anything may be, or one too many.
         self.exact &= self._wanting <= frozenset[Conditions]().union(*self._numbers)
 
@@ -67,7 +72,7 @@ class Places:
         if at not in self._numbers:
             self._numbers[at] = len(self.found)
             self.found.append(place := Place())
-            self._fill(place, [self._values[each] for each in at])
+            self._waiting.append((place, at))
         return self._numbers[at]
 
     def _fill(self, place: Place, values: list[Value]) -> None:

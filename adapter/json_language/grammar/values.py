@@ -9,6 +9,7 @@ from adapter.json_language.grammar.members import Members, resolved
 from adapter.json_language.normal_form.forms import ANYTHING, Array, Conditions, Form
 from adapter.json_language.normal_form.normalise import Normaliser
 from adapter.languages.budget import Budget, BudgetExceededError
+from adapter.languages.fixed_point import settle
 from adapter.languages.json_schema.numbers import number_text
 from adapter.languages.regex.choices import choices
 from adapter.languages.regex.json_text import json_string
@@ -54,7 +55,8 @@ class Values:
         self._ending = {
             conditions for conditions, value in self._found.items() if _is_scalar(value)
         }
-        self._settle()
+        left = [each for each in self._found if each not in self._ending]
+        settle(left, lambda each: _inside(self._found[each]), self._has_end, self._ending)
 
     def __iter__(self) -> Iterator[Conditions]:
         """All that there are but any value."""
@@ -86,17 +88,8 @@ class Values:
             self._normaliser.complete = False
             return replace(array, counts=frozenset())
 
-    def _settle(self) -> None:
-        """The least fixed point: what ends because what it needs inside ends."""
-        left = [each for each in self._found if each not in self._ending]
-        while True:
-            new = [each for each in left if self._has_end(self._found[each])]
-            if not new:
-                return
-            self._ending.update(new)
-            left = [each for each in left if each not in self._ending]
-
-    def _has_end(self, value: Value) -> bool:
+    def _has_end(self, conditions: Conditions) -> bool:
+        value = self._found[conditions]
         return any(map(self.is_array, value.arrays)) or any(map(self.is_object, value.objects))
 
     def is_array(self, array: Array | Counted) -> bool:

@@ -69,12 +69,22 @@ class Schemas:
         return self.conditions({"allOf": parts}, met=False)
 
     def target(self, reference: Any) -> Any:
-        """What a reference stands for.
+        """What a reference stands for, and where that is but a reference, what that stands for.
 
         Raises:
             SchemaError: it leads to nothing.
             NotHeldError: it is of a kind that is not followed.
         """
+        known = set[str]()
+        while reference not in known:
+            target = self._resolved(reference)
+            if not isinstance(target, Mapping) or target.keys() != {"$ref"}:
+                return target
+            known.add(reference)
+            reference = target["$ref"]
+        return False
+
+    def _resolved(self, reference: Any) -> Any:
         if not isinstance(reference, str):
             raise SchemaError("$ref must be a string")
         if is_local(reference) and not self._is_based:

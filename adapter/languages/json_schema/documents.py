@@ -2,11 +2,14 @@
 
 A dynamic reference means what the references on the way to it make it mean. So each schema that is
 referred to is copied under `$defs`, once for each such meaning, and refers to its copies in turn.
-How references are resolved is the referencing library's; nothing is fetched, but the metaschemas of
-all drafts are there.
+How references are resolved is the referencing library's. Nothing is ever fetched: the metaschemas
+of all drafts are there, and what an operator put into a folder.
 """
 
+import json
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import referencing
 import referencing.exceptions
@@ -31,7 +34,32 @@ _UNFOUND = (
 )
 
 
-def with_local_references(schema: Schema) -> Schema:
+Documents = referencing.Registry[Any]
+"""What schemas may refer to beside themselves, by its URI."""
+
+METASCHEMAS: Documents = REGISTRY
+
+
+def documents_in(folder: Path) -> Documents:
+    """The metaschemas and the files of a folder: of https://host/path it is folder/host/path."""
+    root = folder.resolve()
+
+    def retrieve(uri: str) -> Any:
+        parts = urlsplit(uri)
+        path = (root / parts.netloc / unquote(parts.path).lstrip("/")).resolve()
+        if parts.scheme not in ("http", "https") or not path.is_relative_to(root):
+            raise referencing.exceptions.NoSuchResource(uri)
+        try:
+            contents = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError):
+            raise referencing.exceptions.NoSuchResource(uri) from None
+        return referencing.Resource.from_contents(contents, referencing.jsonschema.DRAFT202012)
+
+    empty: Documents = referencing.Registry(retrieve=retrieve)  # type: ignore[call-arg]  # by attrs
+    return empty.with_resources(METASCHEMAS.items())
+
+
+def with_local_references(schema: Schema, documents: Documents = METASCHEMAS) -> Schema:
     """The same schema, in which every reference is `#` or a path from there.
 
     A schema that mixes drafts is left as it is.
@@ -45,7 +73,7 @@ def with_local_references(schema: Schema) -> Schema:
     drafts = {node["$schema"] for node in nodes if isinstance(node.get("$schema"), str)}
     if len(drafts) > 1 or (drafts and "$schema" not in schema):
         return schema
-    return _Copies(schema).of_all()
+    return _Copies(schema, documents).of_all()
 
 
 def _needs_copies(node: dict[str, Any], is_root: bool) -> bool:
@@ -64,9 +92,10 @@ def _may_be_dynamic(node: dict[str, Any]) -> bool:
 class _Copies:
     """The copies of one document's schemas."""
 
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, schema: dict[str, Any], documents: Documents) -> None:
         self._schema = schema
         self._specification = _specification(schema)
+        self._documents = documents
         self._resource = self._specification.create_resource(schema)
         self._is_dynamic = any(map(_may_be_dynamic, walk(schema)))
         self._prefix = _prefix(schema.get("$defs"))
@@ -77,7 +106,7 @@ class _Copies:
     def of_all(self) -> Schema:
         try:
             uri = self._resource.id() or ""
-            registry = REGISTRY.with_resource(uri, self._resource).crawl()
+            registry = self._documents.with_resource(uri, self._resource).crawl()
             root: dict[str, Any] = self._copy(self._schema, registry.resolver(uri))
             while self._waiting:
                 name, contents, resolver = self._waiting.pop()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from adapter.languages.fixed_point import settle
 from adapter.languages.json_schema.references import is_local, resolve
 from adapter.languages.json_schema.schema import Schema, SchemaError, as_schema, rewrite, walk
 
@@ -23,7 +24,7 @@ def finite(schema: Schema, nodes: Sequence[dict[str, Any]]) -> Schema:
     can = _Finite(targets)
     if not can.end(schema):
         raise SchemaError("no finite JSON text satisfies it: its $ref leads back to itself.")
-    endless = {name for name in targets if not can.ends[name]}
+    endless = {name for name in targets if name not in can.ends}
     if not endless:
         return schema
     return as_schema(rewrite(schema, lambda node: False if node.get("$ref") in endless else node))
@@ -45,13 +46,14 @@ class _Finite:
     """Which references a finite text can satisfy: the least fixed point over all of them."""
 
     def __init__(self, targets: dict[str, Any]) -> None:
-        self.ends = dict.fromkeys(targets, False)
-        changed = True
-        while changed:
-            changed = False
-            for name, target in targets.items():
-                if not self.ends[name] and self.end(target):
-                    self.ends[name] = changed = True
+        self._targets = targets
+        self.ends = set[str]()
+        settle(targets, self._inside, lambda name: self.end(targets[name]), self.ends)
+
+    def _inside(self, name: str) -> list[str]:
+        """The references in what a reference stands for."""
+        found = (node.get("$ref") for node in walk(self._targets[name]))
+        return [reference for reference in found if reference in self._targets]
 
     def end(self, node: Any) -> bool:
         """Whether some finite text satisfies a schema, as far as its references tell."""
@@ -59,8 +61,9 @@ class _Finite:
             return node is not False
         if "const" in node or "enum" in node:
             return True
+        reference = node.get("$ref")
         return (
-            self.ends.get(node.get("$ref", ""), True)
+            (reference not in self._targets or reference in self.ends)
             and all(map(self.end, _listed(node, "allOf")))
             and all(
                 any(map(self.end, options))

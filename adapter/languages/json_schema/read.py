@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from adapter.languages import exact_json
-from adapter.languages.json_schema.documents import with_local_references
+from adapter.languages.json_schema.documents import METASCHEMAS, Documents, with_local_references
 from adapter.languages.json_schema.finite import finite
 from adapter.languages.json_schema.references import check_reference
 from adapter.languages.json_schema.schema import Schema, SchemaError, as_schema, rewrite, walk
@@ -26,8 +26,10 @@ _OPTIONS = "x-guidance"
 _CONTROL = re.compile(r"(?<!\\)(?:\\\\)*\\u00(?:0[0-7bef]|1[0-9a-f])", re.IGNORECASE)
 
 
-def read_schema(text: str) -> Schema:
+def read_schema(text: str, documents: Documents = METASCHEMAS) -> Schema:
     """The schema, checked, with what can never be finished taken out.
+
+    documents: what it may refer to beside itself.
 
     Raises:
         SchemaError: it is not a schema, or no finite text satisfies it.
@@ -36,7 +38,7 @@ def read_schema(text: str) -> Schema:
     if _CONTROL.search(text):
         raise SchemaError("it holds a control character that only an escape by number could write.")
     given = _checked(given)
-    schema = as_schema(rewrite(with_local_references(given), _plain))
+    schema = as_schema(rewrite(with_local_references(given, documents), _plain))
     nodes = list(walk(schema))
     based = any("$id" in node or "id" in node for node in nodes if node is not schema)
     for node in nodes:

@@ -13,6 +13,7 @@ from adapter.guided.backends.registry import Libraries
 from adapter.guided.compile.compiler import Compiled, ConstraintCompiler, Refused
 from adapter.guided.constraint import Constraint, Kind
 from adapter.guided.matcher import Guide
+from adapter.guided.program import Part
 from tests.guided.texts import VOCABULARY, allowed, ids, language, several, takes, tokenized
 
 NAMED = ("guidance", "xgrammar", "outlines", "lm-format-enforcer")
@@ -380,11 +381,18 @@ def test_named_backends_refuse_what_they_cannot_hold(
     assert ("auto" in message) == bool(way)
 
 
-def test_refusal_names_a_backend_that_can(compiled: Compile) -> None:
+def test_refusal_names_a_backend_that_can(
+    compiled: Compile, libraries: Libraries, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where only the named library cannot do it, another one is named."""
-    with pytest.raises(Refused, match=r"outlines cannot hold.* ipv6 .* guidance can") as caught:
-        compiled(Kind.JSON, {"type": "string", "format": "ipv6"}, "outlines")
-    assert caught.value.message.startswith("guided_json: ")
+
+    def fails(_part: Part) -> None:
+        raise ValueError("too wide")
+
+    monkeypatch.setattr(libraries.backend("xgrammar"), "compile", fails)
+    why = r"^guided_json: xgrammar cannot hold this schema: too wide. guidance can: "
+    with pytest.raises(Refused, match=why):
+        compiled(Kind.JSON, {"type": "string", "format": "ipv6"}, "xgrammar")
 
 
 NESTED: Any = {"type": "integer"}

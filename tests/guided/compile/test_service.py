@@ -13,7 +13,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from adapter.errors import ApiError, GenerationFailed, InvalidRequest, NotSupported, Unavailable
+from adapter.errors import (
+    ApiError,
+    GenerationFailed,
+    InvalidRequest,
+    NotSatisfied,
+    NotSupported,
+    Unavailable,
+)
 from adapter.guided.backends.registry import LIBRARIES, Libraries
 from adapter.guided.compile import processes, service
 from adapter.guided.compile.cache import ConstraintCache
@@ -453,3 +460,26 @@ def test_every_backend_is_a_library_with_workers() -> None:
     """What a request can name has a library behind it, and processes that compile for it."""
     assert {*LIBRARIES} == {*BACKENDS} - {AUTO}
     assert {*BACKENDS} <= {*service._WORKERS}
+
+
+def test_documents_that_schemas_refer_to(tmp_path: Path) -> None:
+    """What an operator put into a folder is followed, in the compile and in the check."""
+    (tmp_path / "a.example").mkdir()
+    (tmp_path / "a.example" / "b").write_text('{"enum": ["here"]}')
+    schema = '{"$ref": "https://a.example/b"}'
+
+    async def asked() -> str:
+        service = CompileService(
+            VOCABULARY, seconds=60, cache_bytes=2**20, relaxed=True, documents=tmp_path
+        )
+        service.start()
+        try:
+            compiled = await service.compile(Constraint("f", Kind.JSON, schema, "auto"))
+            await service.check(schema, '"here"')
+            with pytest.raises(NotSatisfied, match="not one of"):
+                await service.check(schema, '"there"')
+            return compiled.program.parts[0].text
+        finally:
+            service.close()
+
+    assert "here" in asyncio.run(asked())

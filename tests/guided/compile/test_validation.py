@@ -2,11 +2,13 @@
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from adapter.guided.compile.validation import schema_fault, text_fault
+from adapter.languages.json_schema.documents import documents_in
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -74,6 +76,16 @@ def test_drafts(schema: Any, expected: bool) -> None:
     """A schema is read by the draft that it names, else by the latest."""
     text = "3" if "maximum" in schema else "[1]"
     assert (text_fault(json.dumps(schema), text) is None) == expected
+
+
+def test_documents_that_are_there(tmp_path: Path) -> None:
+    """They are followed."""
+    (tmp_path / "a.example").mkdir()
+    (tmp_path / "a.example" / "b").write_text('{"minimum": 5}')
+    documents = documents_in(tmp_path)
+    schema = '{"$ref": "http://a.example/b"}'
+    assert text_fault(schema, "5", documents) is None
+    assert "minimum" in (text_fault(schema, "4", documents) or "")
 
 
 @pytest.mark.parametrize("way", ["$ref", "$dynamicRef", "$schema"])

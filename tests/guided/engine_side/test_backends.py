@@ -109,7 +109,7 @@ def request(constraint: Program | dict[str, Any], name: str = "r", backend: str 
 
     params = SamplingParams(max_tokens=9)
     if isinstance(constraint, Program):
-        params.structured_outputs = structured_outputs(constraint)
+        params.structured_outputs = structured_outputs(constraint.dumps())
     else:
         params.structured_outputs = StructuredOutputsParams(**constraint)
         params.structured_outputs._backend = backend
