@@ -11,6 +11,7 @@ from functools import cache
 from math import lcm
 
 from adapter.languages.budget import BudgetExceededError
+from adapter.languages.regex.equations import solved
 from adapter.languages.regex.tree import (
     EMPTY,
     NOTHING,
@@ -364,14 +365,45 @@ def _part_upto(part: str, strict: bool) -> Node:
 
 
 def _multiples(step: Decimal, integer: bool) -> Node:
-    """The multiples of a number, by their last digits.
+    """The multiples of a number, by their last digits, and the remainder of all for 3 and 7.
 
     Raises:
-        BudgetExceededError: the last digits do not tell.
+        BudgetExceededError: these do not tell.
     """
     value = step.normalize(_EXACT)
     exponent = _exponent(value)
     size = int(value.scaleb(-exponent, _EXACT))
+    parts: list[Node] = []
+    for prime in _TOLD_BY_REMAINDER:
+        if size % prime == 0:
+            size //= prime
+            parts.append(_divisible(prime))
+    return every([*parts, _by_last_digits(size, exponent, integer)])
+
+
+_TOLD_BY_REMAINDER = (3, 7)
+"""What no last digits tell; the expressions for others are too large."""
+
+
+@cache
+def _divisible(prime: int) -> Node:
+    """Texts whose digits are those of a multiple, wherever the point is: 10 has no part in it."""
+    moves: dict[tuple[int, int], Node] = {}
+    for remainder in range(prime):
+        moves[remainder, remainder] = _POINT
+        for digit in range(10):
+            edge = remainder, (10 * remainder + digit) % prime
+            moves[edge] = choice([moves.get(edge, NOTHING), _digits(digit, digit)])
+    ends: list[Node] = [EMPTY, *[NOTHING] * (prime - 1)]
+    return sequence([repeat(_MINUS, 0, 1), solved(moves, ends, 0, lambda node: node)])
+
+
+def _by_last_digits(size: int, exponent: int, integer: bool) -> Node:
+    """The multiples of size * 10**exponent.
+
+    Raises:
+        BudgetExceededError: the last digits do not tell.
+    """
     signed = repeat(_MINUS, 0, 1)
     places = next((places for places in range(12) if 10**places % size == 0), None)
     if places is None:

@@ -21,7 +21,7 @@ TEXTS = [
     if NUMBER.fullmatch(text)
 ]
 SMALL = st.decimals(-20, 20, places=2) | st.integers(-120, 120).map(Decimal)
-STEPS = st.sampled_from(["1", "2", "5", "10", "0.5", "0.25", "0.01", "7"]).map(Decimal)
+STEPS = st.sampled_from(["1", "2", "5", "10", "0.5", "0.25", "0.01", "7", "1.5", "0.21", "15", "11"]).map(Decimal)
 
 
 def meets(numbers: Numbers, value: Fraction) -> bool:
@@ -65,8 +65,8 @@ def test_texts_are_those_of_the_numbers(numbers: Numbers) -> None:
     try:
         language = Language(numbers.written())
         empty = numbers.is_empty()
-    except BudgetExceededError:  # multiples of 7 without bounds
-        assert Decimal(7) in numbers.multiples | numbers.not_multiples
+    except BudgetExceededError:  # multiples of 11 without bounds
+        assert Decimal(11) in numbers.multiples | numbers.not_multiples
         return
     assert not empty or language.is_empty()
     listed = numbers.values(2000) is not None
@@ -109,6 +109,17 @@ def test_values_are_all_of_them(numbers: Numbers) -> None:
             ["0", "0.0", "1", "1.0", "-0.5", "-0"],
         ),
         (Numbers(integer=True, multiples=frozenset({Decimal("0.5")})), [1, 0, -7], ["0.5", "1.5"]),
+        (
+            Numbers(integer=True, multiples=frozenset({Decimal(21)})),
+            [0, 21, -42, 21 * 10**30 + 42],
+            [7, 3, 20, 21 * 10**30 + 1, "21.0", "-0"],
+        ),
+        (
+            Numbers(multiples=frozenset({Decimal("0.3")}), minimum=Decimal(1)),
+            ["1.2", "1.20", "3", "3.0", "123456789.3"],
+            ["0.9", "1", "1.25", "1.3", "123456789.4", "1.21"],
+        ),
+        (Numbers(integer=True, not_multiples=frozenset({Decimal(7)})), [1, -8, 22], [0, 7, -21]),
         (Numbers(), ["1e5", "-0", "2.5E-7"], ["01", "1.", ".5", "+1", ""]),
     ],
 )
