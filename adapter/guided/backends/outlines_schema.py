@@ -59,8 +59,9 @@ def regex_of_schema(schema: Any, whitespace: str | None) -> str:
     """
     regex = str(build_regex_from_schema(json.dumps(affordable(structure_of(schema))), whitespace))
     for kind, begin in _BEGINS.items():
-        # No JSON has that character, so nobody comes to an end here: the guard does.
-        regex = regex.replace(f'"{_MARK}{kind}"', f"{begin}[^\\x01]*\\x01")
+        # No JSON has that character, so nobody comes to an end here: the guard does. NUL would
+        # begin the whole expression once more, which is not anchored, and multiply the states.
+        regex = regex.replace(f'"{_MARK}{kind}"', f"{begin}[^\\x00\\x01]*\\x01")
     return regex.replace(_EXPONENT, _EXPONENT.replace("[+-]", "[+-]?")).removesuffix("\\x01")
 
 

@@ -21,7 +21,9 @@ TEXTS = [
     if NUMBER.fullmatch(text)
 ]
 SMALL = st.decimals(-20, 20, places=2) | st.integers(-120, 120).map(Decimal)
-STEPS = st.sampled_from(["1", "2", "5", "10", "0.5", "0.25", "0.01", "7", "1.5", "0.21", "15", "11"]).map(Decimal)
+STEPS = st.sampled_from(
+    ["1", "2", "5", "10", "0.5", "0.25", "0.01", "7", "1.5", "0.21", "15", "11"]
+).map(Decimal)
 
 
 def meets(numbers: Numbers, value: Fraction) -> bool:
