@@ -10,7 +10,7 @@ from adapter.json_language.normal_form.forms import ANYTHING, Array, Conditions,
 from adapter.json_language.normal_form.normalise import Normaliser
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.fixed_point import settle
-from adapter.languages.json_schema.numbers import number_text
+from adapter.languages.json_schema.number_texts import number_text
 from adapter.languages.regex.choices import choices
 from adapter.languages.regex.json_text import json_string
 from adapter.languages.regex.language import Language

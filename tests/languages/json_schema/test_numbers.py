@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.languages.budget import BudgetExceededError
-from adapter.languages.json_schema.numbers import Numbers, number_text
+from adapter.languages.json_schema.number_texts import number_text
+from adapter.languages.json_schema.numbers import Numbers
 from adapter.languages.regex.language import Language
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
