@@ -90,10 +90,18 @@ def test_infill_ends_before_its_end_tokens(second: Server) -> None:
         assert ended.usage["completion_tokens"] == 1
 
 
-def test_suffix_refusals(second: Server) -> None:
-    """Token ids, and scores of an echoed prompt, do not go with a suffix."""
-    second.refuses("suffix", prompt=[5, 6], suffix="x", max_tokens=1)
-    second.refuses("suffix", prompt="a", suffix="x", max_tokens=1, echo=True, logprobs=1)
+def test_suffix_goes_with_token_ids_and_scores(second: Server) -> None:
+    """The prompt's own tokens, as ids or scored, are those that are asked for with the suffix."""
+    fields: dict[str, Any] = {"max_tokens": 4, "temperature": 0, "suffix": "\n    return total\n"}
+    text = "def add(a, b):\n"
+    filled = second.both(prompt=text, **fields)
+    scored = second.both(prompt=text, **fields, echo=True, logprobs=1)
+    tokens, scores = scored.logprobs["tokens"], scored.logprobs["token_logprobs"]
+    assert "".join(tokens) == scored.text == text + filled.text
+    assert None not in scores[1:]
+    ids = second.http.post("/tokenize", json={"model": second.model, "prompt": text}).json()
+    again = second.both(prompt=ids["tokens"], **fields)
+    assert (again.text, again.usage) == (filled.text, filled.usage)
 
 
 def test_beams_within_the_server_s_limit(second: Server) -> None:
