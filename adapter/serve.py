@@ -19,6 +19,9 @@ _OTHER_GROUPS = (
 )
 # Two for each of the contract's 128 beams, and room for the tokens that end a text.
 MAX_LOGPROBS = 2 * 128 + 64
+# uvicorn closes a connection that idled for vLLM's default of 5 s, and so do the clients built on
+# httpx: a request sent at that moment is lost. Proxies keep theirs for up to 60 s.
+KEEP_ALIVE_SECONDS = 75
 _PROG = "python -m adapter.serve"
 
 
@@ -33,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except vllm_version.UnsupportedVllm as error:
         sys.exit(str(error))
     os.environ["VLLM_PLUGINS"] = plugins_to_load(os.environ, installed_plugins())
+    os.environ.setdefault("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", str(KEEP_ALIVE_SECONDS))
 
     from adapter.vllm_api import ServeSubcommand, cli_env_setup, configure_logging_from_args
 

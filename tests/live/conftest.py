@@ -20,6 +20,7 @@ from adapter.builtin_model.model import (
     ensure_default_model,
     ensure_tiny_model,
 )
+from adapter.serve import KEEP_ALIVE_SECONDS
 from tests.live.server import Server, start, stop
 
 KEY = "live-tests-key"
@@ -125,6 +126,7 @@ def second(
         folder / "log.txt",
         program=[sys.executable, str(program)],
         VLLM_PLUGINS="completion_v2",
+        VLLM_HTTP_TIMEOUT_KEEP_ALIVE=str(KEEP_ALIVE_SECONDS),
         COMPLETION_V2_LLM_ENGINE="1",
         COMPLETION_V2_UNKNOWN_FIELDS="reject",
         COMPLETION_V2_MAX_CHOICES="32",
