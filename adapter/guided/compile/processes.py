@@ -30,9 +30,6 @@ _GRACE_SECONDS = 2.0
 # Seconds that a new worker may take to start: as long as it takes to load all libraries.
 _START_SECONDS = 60.0
 
-# A worker that is gone within so many seconds may have ended while it was idle.
-_IDLE_LOSS_SECONDS = 0.1
-
 _MODULE = "adapter.guided.compile.worker"
 
 
@@ -169,8 +166,8 @@ class WorkerPool:
 
         Raises:
             TimeLimitExceeded: it took longer than it may.
-            WorkerLost: the worker ended.
-            Unavailable: no worker became free.
+            WorkerLost: the worker ended, and so did another one.
+            Unavailable: no worker became free, or none starts.
         """
         try:
             await asyncio.wait_for(self._free.acquire(), request["seconds"] * WALL_FACTOR)
@@ -184,18 +181,19 @@ class WorkerPool:
             self._free.release()
 
     async def _run(self, request: Message) -> Message:
-        if self._idle:
-            started = time.monotonic()
-            try:
-                return await self._ask(self._idle.pop(), request)
-            except WorkerLost:
-                if time.monotonic() - started > _IDLE_LOSS_SECONDS:
-                    raise
         try:
-            worker = await self._fork_server.fork(self._request)
+            worker = self._idle.pop() if self._idle else await self._forked()
+            return await self._ask(worker, request)
+        except WorkerLost:
+            # It may have been ended from outside, for its memory or while it was idle. A library
+            # that crashes on this request does so again.
+            return await self._ask(await self._forked(), request)
+
+    async def _forked(self) -> Worker:
+        try:
+            return await self._fork_server.fork(self._request)
         except (EOFError, OSError):  # TimeoutError is one
             raise Unavailable("The processes that compile constraints do not start.") from None
-        return await self._ask(worker, request)
 
     async def _ask(self, worker: Worker, request: Message) -> Message:
         started = time.monotonic()

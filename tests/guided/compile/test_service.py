@@ -265,8 +265,10 @@ def test_slow_ones_hold_up_nobody(site: Site) -> None:
         await asyncio.gather(*map(site.service.compile, quick))
         assert not any(task.done() for task in tasks)
         await asyncio.to_thread(soon, lambda: len(site.busy()) >= len(tasks))
-        kill(site.busy() | (site.workers() - before))
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ended = asyncio.gather(*tasks, return_exceptions=True)
+        while not ended.done():  # a lost worker is replaced once
+            kill(site.busy() | (site.workers() - before))
+            await asyncio.sleep(0.05)
 
     site.run(asked())
 
@@ -339,14 +341,40 @@ def test_idle_workers_that_were_killed_are_replaced(site: Site) -> None:
         assert isinstance(site.compile(regex("after", backend))[0], CompiledConstraint)
 
 
-def test_worker_lost_at_work(site: Site) -> None:
-    """A constraint over which its worker ends is refused, and may be tried again."""
+async def kill_busy(site: Site) -> None:
+    """End the workers that work, once there are some."""
+
+    killed: set[int] = set()
+
+    def kill_some() -> bool:
+        if not killed:
+            kill(busy := site.busy())
+            killed.update(busy)
+        return bool(killed)
+
+    await asyncio.sleep(0.2)
+    assert await asyncio.to_thread(soon, kill_some)
+
+
+def test_worker_killed_at_work_is_replaced(site: Site) -> None:
+    """A constraint whose worker is ended from outside is compiled by another one."""
+
+    async def asked() -> CompiledConstraint:
+        task = asyncio.create_task(site.service.compile(regex("[ab]*a[ab]{15}", "outlines")))
+        await kill_busy(site)
+        assert not task.done()
+        return await task
+
+    assert isinstance(site.run(asked()), CompiledConstraint)
+
+
+def test_constraint_that_ends_its_workers(site: Site) -> None:
+    """A constraint over which one worker after another ends is refused, and may be tried again."""
 
     async def asked() -> None:
         task = asyncio.create_task(site.service.compile(slow(50)))
-        await asyncio.sleep(0.2)
-        assert await asyncio.to_thread(soon, lambda: bool(site.busy()))
-        kill(site.busy())
+        for _ in range(2):
+            await kill_busy(site)
         await task
 
     with pytest.raises(InvalidRequest, match="failed on it") as caught:
