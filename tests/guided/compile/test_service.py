@@ -353,7 +353,7 @@ async def kill_busy(site: Site) -> None:
         return bool(killed)
 
     await asyncio.sleep(0.2)
-    assert await asyncio.to_thread(soon, kill_some)
+    assert await asyncio.to_thread(soon, kill_some, 30)
 
 
 def test_worker_killed_at_work_is_replaced(site: Site) -> None:
