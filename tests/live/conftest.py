@@ -1,7 +1,8 @@
 """The servers of the live tests: one after the other, since two engines at once starve each other.
 
 The first is the built-in model in float32, as exact as the oracles; one test ends it by a drain.
-Then comes vLLM's own serve command, for the files named test_second_server*.
+Then comes vLLM's own serve command, for the files named test_second_server*, and last those that
+the files named test_third_server* start and end themselves.
 """
 
 import json
@@ -27,7 +28,7 @@ KEY = "live-tests-key"
 ADAPTER = "tiny-adapter"
 LLM_ENGINE_NAME = "model_files"
 
-FIRST_SERVER = pytest.StashKey[Server]()
+RUNNING = pytest.StashKey[Server]()
 
 # What the `vllm` command does for `vllm serve`; the CPU build has no such command of its own.
 PLAIN_SERVE = """
@@ -61,7 +62,7 @@ def server(
     names = ["--served-model-name", MODEL_NAME, "second-name"]
     flags = ["--dtype", "float32", "--api-key", KEY, "--shutdown-timeout", "60"]
     running = start([*names, *flags], log, key=KEY)
-    request.config.stash[FIRST_SERVER] = running
+    request.config.stash[RUNNING] = running
     yield running
     stop(running)
 
@@ -98,6 +99,18 @@ def make_infilling_model(folder: Path) -> Path:
     return folder
 
 
+def _stop_running(config: pytest.Config) -> None:
+    running = config.stash.get(RUNNING, None)
+    if running is not None:
+        stop(running)
+
+
+@pytest.fixture(scope="session")
+def no_other_server(request: pytest.FixtureRequest) -> None:
+    """The servers that the session started before have ended."""
+    _stop_running(request.config)
+
+
 @pytest.fixture(scope="session")
 def second(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -106,9 +119,7 @@ def second(
 
     It answers LLM Engine's gateway too, under the three names that the gateway's command gives.
     """
-    first = request.config.stash.get(FIRST_SERVER, None)
-    if first is not None:
-        stop(first)
+    _stop_running(request.config)
     folder = tmp_path_factory.mktemp("second")
     program = folder / "plain_serve.py"
     program.write_text(PLAIN_SERVE)
@@ -131,6 +142,7 @@ def second(
         COMPLETION_V2_UNKNOWN_FIELDS="reject",
         COMPLETION_V2_MAX_CHOICES="32",
     )
+    request.config.stash[RUNNING] = running
     yield running
     stop(running)
 
@@ -143,4 +155,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(item: pytest.Item) -> int:
     if "test_second_server_drain" in item.nodeid:
         return 1
+    if "third_server" in item.nodeid:
+        return 3
     return 2 if "second_server" in item.nodeid else 0
