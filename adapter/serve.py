@@ -22,6 +22,9 @@ MAX_LOGPROBS = 2 * 128 + 64
 # uvicorn closes a connection that idled for vLLM's default of 5 s, and so do the clients built on
 # httpx: a request sent at that moment is lost. Proxies keep theirs for up to 60 s.
 KEEP_ALIVE_SECONDS = 75
+# Of several API servers vLLM kills those that have not ended in this time after SIGTERM, which its
+# default of 0 leaves none for: their clients would see a cut connection.
+SHUTDOWN_SECONDS = 3
 _PROG = "python -m adapter.serve"
 
 
@@ -82,7 +85,7 @@ def make_parser(command: Any) -> ArgumentParser:
     serve_parser.epilog = serve_parser.epilog.replace("vllm serve", _PROG)
     settings.add_flags(serve_parser)
     # vLLM's own default of 20 would forbid the wider beams of the contract; see beam_search.py.
-    serve_parser.set_defaults(max_logprobs=MAX_LOGPROBS)
+    serve_parser.set_defaults(max_logprobs=MAX_LOGPROBS, shutdown_timeout=SHUTDOWN_SECONDS)
     return parser
 
 

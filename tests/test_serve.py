@@ -126,6 +126,13 @@ def test_flags_of_both(parser: Any) -> None:
 
 
 @pytest.mark.needs_vllm
+@pytest.mark.parametrize(("flags", "seconds"), [([], 3), (["--shutdown-timeout", "0"], 0)])
+def test_last_words_have_time(parser: Any, flags: list[str], seconds: int) -> None:
+    """What runs at SIGTERM has some time, unless the user wants none."""
+    assert parser.parse_args(["serve", "m", *flags]).shutdown_timeout == seconds
+
+
+@pytest.mark.needs_vllm
 def test_help_shows_both_flags(
     monkeypatch: pytest.MonkeyPatch, parser: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

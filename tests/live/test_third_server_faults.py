@@ -48,8 +48,8 @@ def tiny_server(folder: Path, *flags: str) -> Server:
 
 @pytest.fixture(scope="module")
 def third(no_other_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with default settings, where every kind of request was served once."""
-    running = tiny_server(tmp_path_factory.mktemp("third"))
+    """A server where every kind of request was served once."""
+    running = tiny_server(tmp_path_factory.mktemp("third"), "--guided-timeout", "30")
     for fields in KINDS.values():
         assert running.post(**{**fields, "max_tokens": 4}).status_code == 200
     yield running
@@ -170,11 +170,16 @@ def test_engine_killed_under_load(third: Server) -> None:
 # --- SIGTERM
 
 
-@pytest.mark.parametrize("seconds", [0, 2])
-def test_told_to_stop_under_load(no_other_server: None, tmp_path: Path, seconds: int) -> None:
-    """What --shutdown-timeout leaves no time for ends in an error, not without a word, and the
-    process ends."""
-    server = tiny_server(tmp_path, "--shutdown-timeout", str(seconds))
+@pytest.mark.parametrize(
+    ("flags", "seconds"),
+    [(["--shutdown-timeout", "0"], 0), ([], 3), (["--api-server-count", "2"], 3)],
+    ids=["at once", "after the default", "two API servers"],
+)
+def test_told_to_stop_under_load(
+    no_other_server: None, tmp_path: Path, flags: list[str], seconds: int
+) -> None:
+    """What there is no time for ends in an error, not without a word, and the process ends."""
+    server = tiny_server(tmp_path, *flags)
     try:
         load = Load(server)
         everything = processes(server)
