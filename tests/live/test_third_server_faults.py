@@ -89,7 +89,7 @@ def test_clients_that_leave_leave_nothing(third: Server) -> None:
                 lambda kind=kind, phase=phase: leave(third, kind, phase)  # type: ignore[misc]
                 for kind in KINDS
                 for phase in PHASES
-                for _ in range(3)
+                for _ in range(6)
             ],
             workers=24,
         )
