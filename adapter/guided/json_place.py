@@ -115,10 +115,6 @@ class Reader:
         )
         self.has_unique = any(shape.unique for shape in self._shapes)
         self._members = [dict(shape.members) for shape in self._shapes]
-        self._patterns = [
-            [(re.compile(source), place) for source, place in shape.patterns]
-            for shape in self._shapes
-        ]
         self._of_name = cache(self._find_name) if self._shapes else None
         self._root = 0 if self._shapes else None
 
@@ -155,10 +151,9 @@ class Reader:
             return None
         return self._of_name(frame.shape, name)
 
-    def child_of_item(self, frame: Frame, index: int) -> int | None:
+    def child_of_item(self, frame: Frame) -> int | None:
         """The shape of an item."""
-        shape = self.shape(frame)
-        return shape.prefix[index] if index < len(shape.prefix) else shape.items
+        return self.shape(frame).items
 
     def root_or_child(self, frame: Frame | None) -> int | None:
         """The shape of the value that is due."""
@@ -166,12 +161,7 @@ class Reader:
 
     def _find_name(self, shape: int, spelt: bytes) -> int | None:
         name = json.loads(b'"' + spelt + b'"')
-        if name in self._members[shape]:
-            return self._members[shape][name]
-        for pattern, place in self._patterns[shape]:
-            if pattern.search(name):
-                return place
-        return self._shapes[shape].others
+        return self._members[shape].get(name, self._shapes[shape].others)
 
 
 class _Run:
@@ -272,7 +262,7 @@ class _Run:
         self._frame = Frame(self._frame, is_object, shape, self._at, Log())
         self._mode = KEY if is_object else VALUE
         if not is_object:
-            self._frame.child = self._reader.child_of_item(self._frame, 0)
+            self._frame.child = self._reader.child_of_item(self._frame)
 
     def _comma(self) -> None:
         frame = self._frame
@@ -283,7 +273,7 @@ class _Run:
             self._mode = KEY
             return
         index = frame.index + 1
-        self._frame = frame.changed(frame.count, index, self._reader.child_of_item(frame, index))
+        self._frame = frame.changed(frame.count, index, self._reader.child_of_item(frame))
 
     def _close(self) -> None:
         self._mode = AFTER

@@ -47,14 +47,10 @@ class Shape:
 
     members: tuple[tuple[str, int | None], ...] = ()
     """Of names that are declared, the places of their values."""
-    patterns: tuple[tuple[str, int | None], ...] = ()
-    """Of other names, by Python expressions that are searched in them, the first that fits."""
     others: int | None = None
     """Of all other names."""
-    prefix: tuple[int | None, ...] = ()
-    """Of the first items."""
     items: int | None = None
-    """Of all other items."""
+    """Of the items."""
     unique: bool = False
     """No two items are equal."""
     containers: bool = False
@@ -67,8 +63,7 @@ class Shape:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "Shape":
         """The shape whose fields were read from JSON."""
-        pairs = {name: tuple(map(tuple, fields[name])) for name in ("members", "patterns")}
-        return cls(**{**fields, **pairs, "prefix": tuple(fields["prefix"])})
+        return cls(**{**fields, "members": tuple(map(tuple, fields["members"]))})
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,11 @@ OTHERS: dict[str, Any] = {
         "required": ["score"],
         "additionalProperties": False,
     },
+    "word boundaries in names": {
+        "type": "object",
+        "patternProperties": {r"\bab\b": {"type": "boolean"}, "^(?!b)": {"type": "null"}},
+        "additionalProperties": {"type": "integer"},
+    },
     "tree": {
         "type": "object",
         "properties": {"n": _SMALL, "left": {"$ref": "#"}, "right": {"$ref": "#"}},

@@ -27,9 +27,7 @@ PLACE = st.none() | st.integers(0, 9)
 SHAPES = st.builds(
     Shape,
     st.lists(st.tuples(TEXT, PLACE)).map(tuple),
-    st.lists(st.tuples(TEXT, PLACE)).map(tuple),
     PLACE,
-    st.lists(PLACE).map(tuple),
     PLACE,
     *[st.booleans()] * 4,
 )

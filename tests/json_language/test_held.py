@@ -205,6 +205,18 @@ KINDS: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
         [{"a": 1, "-": 1, "é": 1}],
         [{"é": "x"}, {"a": "x"}, {"-": 2}],
     ),
+    (
+        {
+            # What a reference means inside of what it leads to is not what it means beside it.
+            "oneOf": [
+                {"$ref": "#/$defs/x", "maxLength": 1},
+                {"if": {"$ref": "#/$defs/x"}, "then": {"type": "boolean"}},
+            ],
+            "$defs": {"x": {"dependentSchemas": {"b": {"$ref": "#/$defs/x"}}}},
+        },
+        ["a", 3],
+        [True, "ab"],
+    ),
 ]
 
 

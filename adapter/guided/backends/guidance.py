@@ -24,9 +24,14 @@ from adapter.guided.vocabulary import Vocabulary
 
 # Work for one token, 20 thousand items a millisecond: a grammar that is matched by characters needs
 # more than the default of 50 thousand, which would end its texts with an error. So would a place
-# where many alternatives with many names begin, beyond 2 thousand items there.
+# where many alternatives with many names begin, beyond 2 thousand items there, and a character that
+# has many classes to be told apart, such as those of word boundaries: a million expressions take a
+# tenth of a second.
 _LIMITS = llguidance.LLParserLimits(
-    step_max_items=1_000_000, max_items_in_row=50_000, verbose_errors=False
+    step_max_items=1_000_000,
+    max_items_in_row=50_000,
+    step_lexer_fuel=2_000_000,
+    verbose_errors=False,
 )
 
 # llguidance goes down from rule to rule by recursion, 10 kB each, and overruns an ordinary stack

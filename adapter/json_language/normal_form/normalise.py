@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
 from adapter.json_language.normal_form import items, members, scalars
 from adapter.json_language.normal_form.forms import (
@@ -32,6 +33,8 @@ from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.language import Language
 from adapter.languages.regex.tree import PatternError
 
+T = TypeVar("T")
+
 _MOST_ALTERNATIVES = 64
 """Of one type, in one form."""
 
@@ -50,8 +53,11 @@ class Normaliser:
         self._budget = budget
         self._forms: dict[Conditions, Form] = {}
         self._made: dict[tuple[Condition, bool], Form] = {}
-        self._making: set[tuple[Condition, bool]] = set()
+        self._making: dict[tuple[Condition, bool], int] = {}
+        """Each with how many are made around it."""
         self._empty: dict[Conditions, bool] = {}
+        self._rests_on = inf
+        """The outermost of those being made that was taken for nothing since `_tracked`."""
 
     def form(self, conditions: Conditions) -> Form:
         """What meets all conditions.
@@ -62,23 +68,32 @@ class Normaliser:
         """
         if conditions not in self._forms:
             parts = (self._of(condition, False) for condition in sorted(conditions))
-            self._forms[conditions] = self._common(parts)
+            form, is_final = self._tracked(lambda: self._common(parts))
+            if not is_final:
+                return form
+            self._forms[conditions] = form
         return self._forms[conditions]
 
     def is_empty(self, conditions: Conditions) -> bool:
         """Whether surely no value meets them; recursion is not followed."""
         if conditions not in self._empty:
             self._empty[conditions] = False  # where it leads back to itself
-            form = self.form(conditions)
-            self._empty[conditions] = not (
-                form.null
-                or form.booleans
-                or form.numbers
-                or any(not _no_text(tree) for tree in form.strings)
-                or any(map(self._is_possible_array, form.arrays))
-                or any(map(self._is_possible, form.objects))
-            )
+            is_empty, is_final = self._tracked(lambda: self._has_none(self.form(conditions)))
+            if not is_final:
+                del self._empty[conditions]
+                return is_empty
+            self._empty[conditions] = is_empty
         return self._empty[conditions]
+
+    def _has_none(self, form: Form) -> bool:
+        return not (
+            form.null
+            or form.booleans
+            or form.numbers
+            or any(not _no_text(tree) for tree in form.strings)
+            or any(map(self._is_possible_array, form.arrays))
+            or any(map(self._is_possible, form.objects))
+        )
 
     # --- one schema
 
@@ -88,15 +103,31 @@ class Normaliser:
         if key in self._made:
             return self._made[key]
         if key in self._making:  # a reference to itself, at the same place of the text
+            self._rests_on = min(self._rests_on, self._making[key])
             return NOTHING
-        self._making.add(key)
+        form, is_final = self._tracked(lambda: self._make(condition, noted))
+        if is_final:
+            self._made[key] = form
+        return form
+
+    def _make(self, condition: Condition, noted: bool) -> Form:
+        key = condition, noted
+        self._making[key] = len(self._making)
         number, met = condition
         try:
             form = self._read(self.schemas[number], met, noted)
         finally:
-            self._making.discard(key)
-        self._made[key] = form if noted else unnoted(form)
-        return self._made[key]
+            del self._making[key]
+        return form if noted else unnoted(form)
+
+    def _tracked(self, make: Callable[[], T]) -> tuple[T, bool]:
+        """What is made, and whether it stays so: whether none that is being made around it was
+        taken for nothing on the way."""
+        before, self._rests_on = self._rests_on, inf
+        made = make()
+        is_final = self._rests_on >= len(self._making)
+        self._rests_on = min(before, inf if is_final else self._rests_on)
+        return made, is_final
 
     def _read(self, node: Mapping[str, Any], met: bool, noted: bool) -> Form:
         noted = noted or "unevaluatedProperties" in node or "unevaluatedItems" in node

@@ -6,7 +6,7 @@ How references are resolved is the referencing library's. Nothing is ever fetche
 of all drafts are there, and what an operator put into a folder.
 """
 
-import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,6 +16,7 @@ import referencing.exceptions
 import referencing.jsonschema
 from jsonschema_specifications import REGISTRY
 
+from adapter.languages.exact_json import loads_decimals
 from adapter.languages.json_schema.references import is_local, refuse_elsewhere
 from adapter.languages.json_schema.schema import Schema, SchemaError, walk, with_children
 
@@ -50,13 +51,19 @@ def documents_in(folder: Path) -> Documents:
         if parts.scheme not in ("http", "https") or not path.is_relative_to(root):
             raise referencing.exceptions.NoSuchResource(uri)
         try:
-            contents = json.loads(path.read_text("utf-8"))
+            contents = _read(path, path.stat().st_mtime_ns)
         except (OSError, ValueError):
             raise referencing.exceptions.NoSuchResource(uri) from None
         return referencing.Resource.from_contents(contents, referencing.jsonschema.DRAFT202012)
 
     empty: Documents = referencing.Registry(retrieve=retrieve)  # type: ignore[call-arg]  # by attrs
     return empty.with_resources(METASCHEMAS.items())
+
+
+@lru_cache(1000)
+def _read(path: Path, _changed: int) -> Any:
+    """A document, which is the same object each time that it is referred to: copies go by that."""
+    return loads_decimals(path.read_text("utf-8"))
 
 
 def with_local_references(schema: Schema, documents: Documents = METASCHEMAS) -> Schema:

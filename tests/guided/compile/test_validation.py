@@ -81,11 +81,12 @@ def test_drafts(schema: Any, expected: bool) -> None:
 def test_documents_that_are_there(tmp_path: Path) -> None:
     """They are followed."""
     (tmp_path / "a.example").mkdir()
-    (tmp_path / "a.example" / "b").write_text('{"minimum": 5}')
+    (tmp_path / "a.example" / "b").write_text('{"minimum": 5, "multipleOf": 0.01}')
     documents = documents_in(tmp_path)
     schema = '{"$ref": "http://a.example/b"}'
-    assert text_fault(schema, "5", documents) is None
+    assert text_fault(schema, "5.02", documents) is None
     assert "minimum" in (text_fault(schema, "4", documents) or "")
+    assert "multiple of 0.01" in (text_fault(schema, "5.023", documents) or "")
 
 
 @pytest.mark.parametrize("way", ["$ref", "$dynamicRef", "$schema"])

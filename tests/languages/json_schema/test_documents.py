@@ -1,6 +1,8 @@
 """adapter/languages/json_schema/documents.py: references become paths, and mean what they did."""
 
 import json
+import os
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +180,29 @@ def test_documents_of_a_folder(tmp_path: Path) -> None:
     ):
         with pytest.raises(SchemaError, match="leads out of the schema"):
             with_local_references({"$ref": outside}, documents)
+
+
+def test_documents_are_read_as_they_are(tmp_path: Path) -> None:
+    """Each counts as one schema however often it is referred to, and its numbers are exact."""
+    folder = tmp_path / "a.example"
+    folder.mkdir()
+    for number in range(12):
+        inner = {"$ref": f"d{number + 1}"}
+        text = json.dumps({"properties": {"a": inner, "b": inner, "c": inner}})
+        (folder / f"d{number}").write_text(text)
+    last = folder / "d12"
+    last.write_text('{"maximum": 0.10000000000000000001}')
+    documents = documents_in(tmp_path)
+    asked = {"$ref": "http://a.example/d0"}
+    found = with_local_references(asked, documents)
+    assert isinstance(found, dict)
+    assert len(found["$defs"]) == 13
+    assert {"maximum": Decimal("0.10000000000000000001")} in found["$defs"].values()
+    last.write_text('{"maximum": 7}')
+    os.utime(last, ns=(1, 1))
+    changed = with_local_references(asked, documents)
+    assert isinstance(changed, dict)
+    assert {"maximum": 7} in changed["$defs"].values()
 
 
 def test_copies_are_bounded() -> None:
