@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from adapter.engine.beam_search import Beam, Continuation, Continuations, best_tokens
-from adapter.engine.questions import Ask, Question
+from adapter.engine.questions import Ask, Question, last_updates
 from adapter.engine.score_changes import BeamChanges, Group, ScoreChanges
 from adapter.engine.updates import LogprobTable, PromptUpdate, finish_reason_of
 from adapter.guided.engine_side.backends import structured_outputs
@@ -168,14 +168,11 @@ class BeamScorer:
             )
             for position, want in enumerate(wanted)
         ]
-        updates: dict[int, PromptUpdate] = {}
-        async with self._ask(questions) as reader:
-            while not reader.finished:
-                updates.update(await reader.news())
+        updates = await last_updates(self._ask, questions)
         if first:
             self.prompt_logprobs = updates[0].prompt_logprobs
         self._rounds += 1
-        return [_table(updates[position]) for position in range(len(wanted))]
+        return [_table(update) for update in updates]
 
     def _params(self, want: _Wanted, *, scores_prompt: bool) -> SamplingParams:
         fields = SamplingFields(temperature=0, max_tokens=1, logprobs=want.count)
