@@ -227,6 +227,57 @@ def test_greedy_text_that_is_made_again(
     assert client.calls[1].params.temperature > 0
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_headers_tell_of_every_text_that_is_made_again(
+    server: Server, client: FakeEngineClient, service: FakeCompileService, stream: bool
+) -> None:
+    """A finished text waits for those of the other prompts, which may have to be made again."""
+    service.schema = "{}"
+    held = Held()
+    client.will_answer(said("1", 52, EOS, finish="stop"))
+    client.will_answer(held, said("2", 53, EOS, finish="stop"))
+    client.will_answer(said("3", 54, EOS, finish="stop"))
+
+    async def asked() -> Exchange:
+        fields = {"prompt": ["hi", "x"], "guided_json": {}, "temperature": 0, "stream": stream}
+        task = asyncio.create_task(exchange(server.app, HI | fields))
+        await held.reached.wait()
+        for _ in range(50):  # the other prompt's text is there, and was checked
+            await asyncio.sleep(0)
+        assert service.checked
+        service.faults = [NotSatisfied("no")]
+        held.release.set()
+        return await task
+
+    got = run(asked())
+    assert got.headers["x-guided-decoding"] == "guidance; checked; retries=1"
+    assert got.headers["x-adjusted-fields"] == "temperature"
+    bodies = got.events() if stream else [got.json()]
+    choices = [choice for body in bodies for choice in body["choices"]]
+    assert {choice["index"]: choice["text"] for choice in choices} == {0: "1", 1: "3"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_vllms_refusal_of_a_checked_text_is_a_400(
+    server: Server,
+    client: FakeEngineClient,
+    service: FakeCompileService,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: bool,
+) -> None:
+    """What vLLM refuses as the caller's fault is one here too."""
+    from adapter.engine import client as engine
+    from adapter.vllm_api import VLLMValidationError
+
+    def refuse(**_fields: Any) -> None:
+        raise VLLMValidationError("vLLM does not like it", parameter="prompt")
+
+    service.schema = "{}"
+    monkeypatch.setattr(engine, "SamplingParams", refuse)
+    got = ask(server, guided_json={}, stream=stream)
+    assert (got.status, got.error()["message"]) == (400, "vLLM does not like it")
+
+
 @pytest.mark.parametrize(
     ("tokens", "finish"), [((52,), "length"), ((52,), "stop"), ((52, EOS), "length")], ids=str
 )
