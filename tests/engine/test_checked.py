@@ -15,9 +15,9 @@ from adapter.errors import GenerationFailed, NotSatisfied
 from adapter.planning.calls import EngineCall, SamplingFields, TokenizedPrompt, Work
 from adapter.planning.modes import Sample
 from tests.asgi_client import run
-from tests.fake_engine import Candidate, FakeCollector, Output
+from tests.fake_engine import Candidate, FakeCollector, Output, Table
 
-TOKENS = (b"a", b"b", "é".encode()[:1], "é".encode()[1:], b"", b"")
+TOKENS = (b"a", b"b", "é".encode()[:1], "é".encode()[1:], b"</s>", b"")
 END, OTHER_END = 4, 5
 ENDS = frozenset({END, OTHER_END})
 
@@ -32,6 +32,7 @@ class Making:
 
     def __init__(self, *answers: list[Candidate], retries: int = 3) -> None:
         self.answers = list(answers)
+        self.prompt_logprobs: list[Table | None] = [None] * len(answers)
         self.asked: list[tuple[str, Any, int]] = []
         self.checked: list[str] = []
         self.thrown_away: list[tuple[int, ...]] = []
@@ -55,7 +56,8 @@ class Making:
         reader = OutputReader(lambda error: error)
         for index, question in enumerate(questions):
             collector = FakeCollector(question.request_id)
-            collector.put(Output(self.answers.pop(0), finished=True))
+            table = self.prompt_logprobs.pop(0)
+            collector.put(Output(self.answers.pop(0), table, finished=True))
             reader.add(index, collector)
         yield reader
         reader.close()
@@ -162,7 +164,9 @@ def test_a_text_made_again_may_be_cut() -> None:
 def test_scores_of_the_prompt_are_kept() -> None:
     """They come with the first text, and are not asked for again."""
     making = Making([made(1, END)], [made(0, END)])
-    making.make({"prompt_logprobs": 2, "logprobs": 1})
+    making.prompt_logprobs = [Table().add((7, -1.0, "p")), None]
+    update = making.make({"prompt_logprobs": 2, "logprobs": 1})
+    assert update.prompt_logprobs == Table().add((7, -1.0, "p"))
     assert [sampling for _, sampling, _ in making.asked] == [
         {"prompt_logprobs": 2, "logprobs": 1},
         {"logprobs": 1},

@@ -552,6 +552,26 @@ def test_what_the_workers_cannot_do(
     assert (facts.runner_v2, facts.fast_prefill, facts.diffusion) == (on, on, False)
 
 
+def test_tokens_that_end_a_text_can_be_made(
+    client: FakeEngineClient, models: FakeServingModels
+) -> None:
+    """Known by name are the tokenizer's special tokens, later ones too, that the model has."""
+    from tests.tiny_tokenizer import SPECIAL, tiny_tokenizer
+
+    fim = ["<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<fim_pad>"]
+    tokenizer = tiny_tokenizer([*fim, "<later>"])
+    tokenizer.add_tokens(["<plain>"])
+    client.renderer.get_tokenizer = lambda: tokenizer  # type: ignore[method-assign]
+    ids = tokenizer.get_vocab()
+    for vocab_size in (ids["<later>"] + 1, ids["<later>"], ids["<fim_pad>"]):
+        client.model_config._vocab_size = vocab_size
+        facts = make_engine(client, models).facts
+        named = {name: ids[name] for name in [*SPECIAL, *fim, "<later>"]}
+        assert facts.special_token_ids == {k: v for k, v in named.items() if v < vocab_size}
+        ends = [ids[name] for name in ("<|endoftext|>", "<fim_pad>", *fim[:2])]
+        assert facts.infill_end_ids == {each for each in ends if each < vocab_size}
+
+
 def test_unreadable_tokenizer_is_not_guided(
     client: FakeEngineClient, models: FakeServingModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
