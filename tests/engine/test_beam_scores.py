@@ -50,6 +50,11 @@ def best(scores: npt.NDArray[np.float64], count: int) -> list[tuple[int, float]]
     return [(each, float(scores[each])) for each in ranked if scores[each] > -math.inf]
 
 
+def assert_alike(tokens: list[tuple[int, float]], expected: list[tuple[int, float]]) -> None:
+    assert [token for token, _ in tokens] == [token for token, _ in expected]
+    assert [score for _, score in tokens] == pytest.approx([score for _, score in expected])
+
+
 def call(settings: BeamSettings, program: Program | None = None) -> EngineCall:
     return EngineCall(TokenizedPrompt(None, PROMPT), Work(Beams(1, settings), {}, program))
 
@@ -65,6 +70,7 @@ def followed(
     from adapter.engine.beam_scores import BeamScorer
     from adapter.engine.beam_search import Beam
 
+    assert isinstance(made.work.mode, Beams)
     scorer = BeamScorer(made, "r", engine.ask, most)
     running = [Beam(token_ids=tuple(beam)) for beam in beams]
     found = run(scorer.following(running))
@@ -75,6 +81,8 @@ def followed(
             [own[each.token_id] for each in after.best]
         )
         assert after.table.token_ids[0] == int(whole.argmax())
+        shown = min(made.work.mode.search.entries_needed, most)
+        assert after.table.token_ids[1 : shown + 1] == np.argsort(-whole)[:shown].tolist()
     return [[(each.token_id, each.score) for each in after.best] for after in found]
 
 
@@ -112,9 +120,7 @@ def test_changed_scores(change: dict[str, Any], most: int) -> None:
     asked = settings(**change)
     found = followed(ScoringEngine(VOCABULARY, logits), call(asked), BEAMS, most)
     for beam, tokens in zip(BEAMS, found, strict=True):
-        expected = best(changed(asked, beam), asked.entries_needed)
-        assert [token for token, _ in tokens] == [token for token, _ in expected]
-        assert [score for _, score in tokens] == pytest.approx([score for _, score in expected])
+        assert_alike(tokens, best(changed(asked, beam), asked.entries_needed))
 
 
 LETTERS = Program((Part("guidance", "regex", "[A-C]{1,5}"),), eos_token_ids=ENDS)
@@ -131,9 +137,46 @@ def test_constrained_scores(change: dict[str, Any]) -> None:
         allowed = set(range(65, 68) if len(beam) < 5 else ()) | set(ENDS if beam else ())
         scores = changed(asked, beam)
         scores[[each for each in range(SIZE) if each not in allowed]] = -math.inf
-        expected = best(scores, asked.entries_needed)
-        assert [token for token, _ in tokens] == [token for token, _ in expected]
-        assert [score for _, score in tokens] == pytest.approx([score for _, score in expected])
+        assert_alike(tokens, best(scores, asked.entries_needed))
+
+
+UPPER, LOWER = range(65, 91), range(97, 123)
+PAIRS = Program((Part("guidance", "regex", "([A-Z][a-z]){1,9}"),), eos_token_ids=ENDS)
+RAISED = {"logit_bias": {each: (each * 7 % 26) / 2 for each in (*UPPER, *LOWER)}}
+
+
+@pytest.mark.parametrize("change", [*CHANGES, RAISED], ids=all_changes)
+def test_constrained_scores_beyond_those_reported(change: dict[str, Any]) -> None:
+    """What is asked for besides is what the constraint allows behind the beam."""
+    asked = settings(**change)
+    beams = [[], [65], [65, 97], [65, 97, 66]]
+    found = followed(
+        ScoringEngine(VOCABULARY, logits), call(asked, PAIRS), beams, asked.entries_needed
+    )
+    for beam, tokens in zip(beams, found, strict=True):
+        allowed = {*LOWER} if len(beam) % 2 else {*UPPER, *(ENDS if beam else ())}
+        scores = changed(asked, beam)
+        scores[[each for each in range(SIZE) if each not in allowed]] = -math.inf
+        assert_alike(tokens, best(scores, asked.entries_needed))
+
+
+def test_fewer_scores_than_a_step_needs() -> None:
+    """A vocabulary may be smaller than that: the engine is asked for as many as it gives."""
+    engine, most = ScoringEngine(VOCABULARY, logits), WIDTH
+    asked = settings(repetition_penalty=1.2)
+    for beam, tokens in zip(BEAMS, followed(engine, call(asked), BEAMS, most), strict=True):
+        assert_alike(tokens, best(changed(asked, beam), most))
+    followed(engine, call(settings(), LETTERS), [[65]], most)
+    assert max(params.logprobs for params in engine.asked) == most
+
+
+def test_what_a_constraint_costs() -> None:
+    """Where it leaves few tokens, all of them are known by their scores under its mask and, where
+    none of them is among the model's best, by one token's own."""
+    engine = ScoringEngine(VOCABULARY, logits)
+    asked = settings(repetition_penalty=1.2, logit_bias={65: 1.0, 300: 1.0})
+    followed(engine, call(asked, LETTERS), [[65], [65, 66]])
+    assert (engine.rounds, len(engine.asked)) == (2, 6)
 
 
 def test_what_a_plain_step_costs() -> None:
