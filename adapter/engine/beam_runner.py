@@ -28,7 +28,8 @@ class BeamAnswer:
     logprobs: LogprobTable | None
     finish_reason: str | None
     stop_reason: int | str | None
-    cumulative_logprob: float | None
+    cumulative_logprob: None = None
+    """Beams come in their order."""
 
 
 async def run_beam_search(
@@ -112,7 +113,6 @@ def _answer(
         logprobs=None if logprobs is None else _table(finished, logprobs, tokens),
         finish_reason=finished.finish_reason,
         stop_reason=finished.stop_reason,
-        cumulative_logprob=finished.beam.log_probability,
     )
 
 
@@ -125,7 +125,6 @@ def _counted(index: int, finished: Finished) -> BeamAnswer:
         logprobs=None,
         finish_reason=finished.finish_reason,
         stop_reason=finished.stop_reason,
-        cumulative_logprob=finished.beam.log_probability,
     )
 
 

@@ -15,10 +15,12 @@ from adapter.errors import (
     GenerationFailed,
     InternalError,
     InvalidRequest,
+    NotSupported,
     Unavailable,
     UnknownModel,
 )
 from adapter.planning.calls import EngineCall, SamplingFields, TokenizedPrompt, Work
+from adapter.planning.infill import InfillPrompt
 from adapter.planning.modes import Nothing, Sample
 from adapter.planning.plan import Prompt
 from adapter.settings import Settings
@@ -347,6 +349,37 @@ def test_tokenize_asks_for_special_tokens(
     ((_, params),) = client.renderer.asked
     assert (params.add_special_tokens, params.max_total_tokens) == (add, None)
     assert client.renderer.default_cmpl_tok_params.max_total_tokens == 64
+
+
+def test_the_callers_own_of_an_infill_prompt(
+    engine: "Engine", client: FakeEngineClient, tokenizer: Any
+) -> None:
+    """Texts are tokenised as a whole and told from what stands around them, which is tokenised as
+    it stands there; ids stand between it. What is added to a text is added at its beginning."""
+    prompts: list[Prompt] = [InfillPrompt("q", "hi cat", "z"), InfillPrompt("q", [5, 6], "z")]
+    text, ids = run(engine.tokenize(prompts, add_special_tokens=True, check=accept))
+    before, after = tokenizer.encode("q"), tokenizer.encode("z")
+    own = tokenizer.encode("hi cat")
+    assert text == ([*before, *own, *after], (1, 1 + len(own)))
+    assert ids == ([*before, 5, 6, *after], (1, 3))
+    asked = [(texts, params.add_special_tokens) for texts, params in client.renderer.asked]
+    assert asked == [(["qhi catz"], True), (["q", "q"], True), (["z", "z"], False)]
+
+
+@pytest.mark.parametrize("around", [("h", "i", "z"), ("z", "h", "i"), ("ca", "", "t")])
+def test_tokens_that_join_with_the_template(engine: "Engine", around: tuple[str, str, str]) -> None:
+    """A prompt whose tokens are partly the template's is refused, at either end."""
+    with pytest.raises(NotSupported) as caught:
+        run(engine.tokenize([InfillPrompt(*around)], add_special_tokens=True, check=accept))
+    assert caught.value.param == "suffix"
+
+
+def test_tokens_that_stand_for_all_of_an_infill_prompt() -> None:
+    """One token cannot be what comes before and what comes after."""
+    from adapter.engine.prompts import _joined
+
+    with pytest.raises(NotSupported):
+        _joined(InfillPrompt("?", "?", "?"), [7], [7], [7])
 
 
 def test_ids_alone_ask_no_tokenizer(engine: "Engine", client: FakeEngineClient) -> None:
