@@ -280,9 +280,7 @@ def stop_token_ids_fit(request: CompletionV2Request, facts: ServerFacts) -> None
     """With min_tokens the workers' table holds all tokens that end a text."""
     if not facts.runner_v2 or not request.min_tokens or request.use_beam_search:
         return
-    held_back = facts.eos_token_ids | values.all_stop_token_ids(request, facts)
-    if request.suffix is not None:
-        held_back |= facts.infill_end_ids
+    held_back = facts.eos_token_ids.union(values.stop_token_ids(request, facts))
     if len(held_back) > MAX_HELD_BACK:
         raise NotSupported(
             f"min_tokens has to hold back {len(held_back)} tokens that end the text "

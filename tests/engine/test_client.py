@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +155,20 @@ def test_an_engine_that_leaves(engine: "Engine", client: FakeEngineClient, gone:
             await waiting
 
     run(leave())
+
+
+def test_an_engine_that_stays_forgets_its_requests(
+    engine: "Engine", client: FakeEngineClient
+) -> None:
+    """Nothing is left behind that would be told of its end."""
+    client.will_answer(said("a", finish="stop"))
+
+    async def ask() -> None:
+        client.output_handler = asyncio.get_running_loop().create_future()
+        await texts(engine, calls(1))
+        assert not client.output_handler._callbacks
+
+    run(ask())
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -433,6 +448,9 @@ def test_where_a_token_can_be_chosen(client: FakeEngineClient, models: FakeServi
     config: Any = client.vllm_config
     config.speculative_config = object()
     assert not make_engine(client, models).facts.scores_chosen_tokens
+    config.speculative_config = None
+    client.model_config.is_diffusion = True
+    assert not make_engine(client, models).facts.scores_chosen_tokens
 
 
 @pytest.mark.parametrize(
@@ -518,10 +536,17 @@ def test_settings_reach_the_compile_service(
     """What the operator set for guided decoding is what constraints are compiled with."""
     from adapter.engine.client import Engine
 
-    settings = Settings(False, 8, guided_timeout=2.5, guided_cache_mb=3, guided_fallback="refuse")
+    settings = Settings(
+        *(False, 8),
+        guided_timeout=2.5,
+        guided_cache_mb=3,
+        guided_fallback="refuse",
+        guided_documents="folder",
+    )
     service = Engine(client, models, settings)._compile_service
     assert service is not None
     assert (service._seconds, service._relaxed) == (2.5, False)
+    assert service._fork_server._documents == Path("folder")
     assert service._cache._limit == 3 * 2**20
 
 

@@ -13,8 +13,8 @@ from adapter.guided.constraint import Constraint
 from adapter.guided.program import Part, Program
 from tests.asgi_client import Exchange, exchange, run
 from tests.conftest import Server
-from tests.fake_engine import FakeEngineClient, Held, said
-from tests.server.conftest import HI, ask
+from tests.fake_engine import Candidate, FakeEngineClient, Held, Output, Table, said
+from tests.server.conftest import HI, Serve, ask
 from tests.tiny_tokenizer import byte_ids
 
 pytestmark = pytest.mark.needs_vllm
@@ -68,10 +68,20 @@ if TYPE_CHECKING:
 @pytest.fixture
 def service(server: Server) -> FakeCompileService:
     """What admits the server's constraints."""
+    return fake_service(server)
+
+
+def fake_service(server: Server) -> FakeCompileService:
     engine = server.plugin._endpoints[0]._server.engine
     engine._compile_service = FakeCompileService(engine._compile_service.vocabulary)
     fake: FakeCompileService = engine._compile_service
     return fake
+
+
+def retries_counted() -> float:
+    from prometheus_client import REGISTRY
+
+    return REGISTRY.get_sample_value("completion_v2_guided_retries_total") or 0.0
 
 
 def programs(client: FakeEngineClient) -> list[Program | None]:
@@ -192,11 +202,47 @@ def test_text_that_fails_its_check(
     assert len(client.calls) == 6
 
 
+@pytest.mark.parametrize("retries", [0, 2])
+def test_how_often_a_text_is_made_again(
+    serve: Serve, client: FakeEngineClient, retries: int
+) -> None:
+    """As often as the operator allows."""
+    server = serve(guided_retries=retries)
+    service = fake_service(server)
+    service.schema = "{}"
+    service.faults = [NotSatisfied("no")] * (retries + 1)
+    for _ in range(retries + 1):
+        client.will_answer(said("1", 52, EOS, finish="stop"))
+    assert ask(server, guided_json={}).status == 500
+    assert len(client.calls) == retries + 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_beams_are_checked(
+    server: Server, client: FakeEngineClient, service: FakeCompileService, fails: bool
+) -> None:
+    """Each text that a search found is checked, and none of them is made again."""
+    service.schema = "{}"
+    service.faults = [NotSatisfied("no")] * fails
+    digits = Table().add((52, -0.5, "1"), (52, -0.5, "1"), (53, -1.5, "2"))
+    ends = Table().add((EOS, -0.5, None), (EOS, -0.5, None), (53, -1.5, "2"))
+    for table in (digits, digits, ends, ends):
+        client.will_answer(Output([Candidate(finish_reason="length", logprobs=table)]))
+    got = ask(server, guided_json={}, use_beam_search=True, max_tokens=4)
+    assert (service.checked, len(client.calls)) == ([("{}", "1")], 4)
+    if fails:
+        assert (got.status, got.error()["code"]) == (500, "constraint_not_satisfied")
+    else:
+        assert (got.status, got.json()["choices"][0]["text"]) == (200, "1")
+        assert got.headers["x-guided-decoding"] == "guidance; checked"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_text_that_is_made_again(
     server: Server, client: FakeEngineClient, service: FakeCompileService, stream: bool
 ) -> None:
     """What failed is not shown but counted, and the caller is told how often."""
+    before = retries_counted()
     service.schema = "{}"
     service.faults = [NotSatisfied("no"), NotSatisfied("no")]
     for letter in (52, 53, 54):
@@ -204,6 +250,7 @@ def test_text_that_is_made_again(
     usage = {"stream_options": {"include_usage": True}} if stream else {}
     got = ask(server, guided_json={}, stream=stream, seed=5, temperature=0.5, **usage)
     assert (got.status, got.headers["x-guided-decoding"]) == (200, "guidance; checked; retries=2")
+    assert retries_counted() == before + 2
     assert "x-adjusted-fields" not in got.headers
     chunk, count = got.events() if stream else (got.json(), got.json())
     assert [choice["text"] for choice in chunk["choices"]] == ["3"]
@@ -328,4 +375,22 @@ def test_constraint_is_in_the_log(
     (line,) = log()
     facts = json.loads(line)
     assert (facts["constraint"], facts["backend"]) == ("regex", "guidance")
+    assert "guided_retries" not in facts
     assert "secret" not in line
+
+
+def test_texts_made_again_are_in_the_log(
+    server: Server,
+    client: FakeEngineClient,
+    service: FakeCompileService,
+    log: Callable[[], list[str]],
+) -> None:
+    """How many, and all of their tokens, also where the request fails in the end."""
+    service.schema = "{}"
+    service.faults = [NotSatisfied("no")] * 6
+    for _ in range(6):
+        client.will_answer(said("1", 52, EOS, finish="stop"))
+    ask(server, guided_json={})
+    (line,) = log()
+    facts = json.loads(line)
+    assert (facts["status"], facts["guided_retries"], facts["completion_tokens"]) == (500, 5, 10)
