@@ -130,14 +130,17 @@ def test_ignore_eos_of_a_constrained_text(
     assert client.calls[0].params.ignore_eos is False
 
 
+@pytest.mark.parametrize("schema", [None, "{}"])
 def test_nothing_generated_is_not_constrained(
-    server: Server, client: FakeEngineClient, service: FakeCompileService
+    server: Server, client: FakeEngineClient, service: FakeCompileService, schema: str | None
 ) -> None:
     """With max_tokens 0 a constraint is compiled or refused, and the engine is given none."""
+    service.schema = schema
     client.will_answer(said("", finish="length"))
     fields = {"guided_regex": "a+", "max_tokens": 0}
     got = ask(server, **fields, echo=True, logprobs=1)
     assert (got.status, programs(client)) == (200, [None])
+    assert (ask(server, **fields).status, len(client.calls)) == (200, 1)
     service.refusal = NotSupported("guided_regex: no.", param="guided_regex")
     assert ask(server, **fields).status == 400
 
@@ -265,8 +268,8 @@ def test_greedy_text_that_is_made_again(
 ) -> None:
     """It is sampled, and the caller is told of that too."""
     service.schema = "{}"
-    service.faults = [NotSatisfied("no")]
-    for _ in range(2):
+    service.faults = [NotSatisfied("no")] * 2
+    for _ in range(3):
         client.will_answer(said("1", 52, EOS, finish="stop"))
     got = ask(server, guided_json={}, temperature=0, n=2)
     assert [choice["text"] for choice in got.json()["choices"]] == ["1", "1"]
