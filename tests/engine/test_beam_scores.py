@@ -90,6 +90,8 @@ BEAMS = [[65, 66, 65, 65], [66, 67, 97, 98], list(range(40, 70)), [3] * 9]
 
 # All tokens that the prompt does not hold get ahead; and tokens that are nowhere near the best.
 FAR = [int(each) for each in np.argsort(logits([*PROMPT, *BEAMS[0]]))[:40]]
+# Of the prompt's tokens the least likely one, which no rule beside the prompt's is about.
+LAST = min(PROMPT, key=lambda each: float(logits([*PROMPT, *BEAMS[0]])[each]))
 CHANGES: list[dict[str, Any]] = [
     {},
     {"repetition_penalty": 1.3},
@@ -106,6 +108,7 @@ CHANGES: list[dict[str, Any]] = [
     {"logit_bias": dict.fromkeys(range(0, SIZE, 2), -100.0)},
     {"logit_bias": dict.fromkeys(range(SIZE), 1.0)},
     {"repetition_penalty": 1.5, "frequency_penalty": -0.5, "logit_bias": {65: 2.0, 8: -3.0}},
+    {"repetition_penalty": 0.01, "logit_bias": dict.fromkeys({*PROMPT} - {LAST}, -50.0)},
 ]
 
 
@@ -177,6 +180,23 @@ def test_what_a_constraint_costs() -> None:
     asked = settings(repetition_penalty=1.2, logit_bias={65: 1.0, 300: 1.0})
     followed(engine, call(asked, LETTERS), [[65], [65, 66]])
     assert (engine.rounds, len(engine.asked)) == (2, 6)
+
+
+def test_prompt_is_scored_once() -> None:
+    """By the first question, and under no mask."""
+    work = Work(Beams(1, settings()), {"prompt_logprobs": 2}, LETTERS)
+    engine = ScoringEngine(VOCABULARY, logits)
+    followed(engine, EngineCall(TokenizedPrompt(None, PROMPT), work), [[], [65]])
+    assert [params.prompt_logprobs for params in engine.asked] == [2, *[None] * 5]
+    assert engine.asked[0].structured_outputs is None
+
+
+def test_a_constraint_of_likely_tokens_costs_one_round() -> None:
+    """Where one of the model's best is allowed, it tells what the mask adds to all scores."""
+    program = Program((Part("guidance", "regex", r"(.|\n)*"),), eos_token_ids=ENDS)
+    engine = ScoringEngine(VOCABULARY, logits)
+    followed(engine, call(settings(), program), [[], [65]])
+    assert (engine.rounds, len(engine.asked)) == (1, 4)
 
 
 def test_what_a_plain_step_costs() -> None:
