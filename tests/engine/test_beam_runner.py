@@ -101,3 +101,14 @@ def test_fewer_texts_than_asked_for() -> None:
     with pytest.raises(InvalidRequest) as caught:
         searched(1, regex="[a-c]", min_tokens=2)
     assert caught.value.param == "min_tokens"
+
+
+def test_pieces_of_characters_have_no_name() -> None:
+    """Among the best tokens of a position: they would print like one another."""
+    tokenizer = tiny_tokenizer()
+    found = all_searched(1, regex="[a-c]{1,2}", logprobs=5)[0].logprobs
+    assert found is not None
+    shown = dict(zip(found.token_ids, found.decoded_tokens, strict=True))
+    printed = {each: tokenizer.decode([each]) for each in shown}
+    assert shown == {k: None if "\ufffd" in text else text for k, text in printed.items()}
+    assert None in shown.values()
