@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from adapter.engine.detokenizer import special_tokens
 from adapter.guided.constraint import AUTO, BACKENDS
 from adapter.planning.facts import ServerFacts
 from adapter.planning.infill import Infill, find, from_template
@@ -49,7 +50,7 @@ def read_facts(
         guided_backend=_default_backend(client),
         guided_fault=guided_fault,
         infill=infill,
-        special_token_ids=_made(_special_token_ids(tokenizer), vocab_size),
+        special_token_ids=_made(special_tokens(tokenizer), vocab_size),
         infill_end_ids=frozenset(_made(end_ids, vocab_size).values()),
     )
 
@@ -60,13 +61,6 @@ def _check_logprobs(config: Any) -> None:
             "/v2/completions needs log-probabilities, and --logprobs-mode gives logits: start "
             "the server with raw_logprobs or processed_logprobs"
         )
-
-
-def _special_token_ids(tokenizer: Any) -> dict[str, int]:
-    """The special tokens by their names."""
-    named = dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
-    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
-    return named | {str(token): token_id for token_id, token in added.items() if token.special}
 
 
 def _made(token_ids: dict[str, int], vocab_size: int) -> dict[str, int]:
