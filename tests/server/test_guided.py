@@ -328,6 +328,32 @@ def test_vllms_refusal_of_a_checked_text_is_a_400(
     assert (got.status, got.error()["message"]) == (400, "vLLM does not like it")
 
 
+@pytest.mark.parametrize("beams", [False, True])
+def test_caller_leaves_texts_that_are_to_be_checked(
+    server: Server, client: FakeEngineClient, service: FakeCompileService, beams: bool
+) -> None:
+    """All of the work for them is given up, and none of it waited for."""
+    service.schema = "{}"
+    asked = 4 if beams else 2  # a beam search asks under the mask, too
+    for _ in range(asked):
+        client.will_answer(Held())
+
+    async def left() -> Exchange:
+        got = Exchange()
+        body = HI | {"prompt": ["hi", "x"], "guided_json": {}, "use_beam_search": beams}
+        task = asyncio.create_task(exchange(server.app, body, progress=got))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(client.unfinished) == asked
+        got.left.set()
+        async with asyncio.timeout(5):
+            return await task
+
+    assert run(left()).status is None
+    assert client.unfinished == set()
+    assert len(client.aborted) == asked
+
+
 @pytest.mark.parametrize(
     ("tokens", "finish"), [((52,), "length"), ((52,), "stop"), ((52, EOS), "length")], ids=str
 )
