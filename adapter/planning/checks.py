@@ -114,11 +114,16 @@ def stop_token_ids_exist(request: CompletionV2Request, facts: ServerFacts) -> No
 
 
 def stops_are_told_from_infill_ends(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """vLLM includes all stops or none."""
-    if request.suffix is not None and request.include_stop_str_in_output and request.stop:
+    """vLLM includes all stops or none. Of stop tokens those that are no special ones are text
+    anyway."""
+    if request.suffix is None or not request.include_stop_str_in_output:
+        return
+    specials_show = request.stop_token_ids and not request.skip_special_tokens
+    if request.stop or specials_show:
+        what = "strings" if request.stop else "tokens and skip_special_tokens is false"
         raise NotSupported(
             "include_stop_str_in_output and suffix cannot be combined where there are stop "
-            "strings: the tokens that end what is filled in would show too.",
+            f"{what}: the tokens that end what is filled in would show too.",
             param="include_stop_str_in_output",
         )
 
