@@ -99,10 +99,11 @@ def special_tokens(tokenizer: Any) -> dict[str, int]:
     have fewer.
     """
     named = dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
-    if not getattr(tokenizer, "is_fast", False):
+    # vLLM's own tokenizers for some models have no such table.
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    if not tokenizer.is_fast:
         return named
-    added = tokenizer.added_tokens_decoder.items()
-    return named | {str(token): token_id for token_id, token in added if token.special}
+    return named | {str(token): token_id for token_id, token in added.items() if token.special}
 
 
 def begun_character(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:

@@ -191,6 +191,19 @@ def test_special_tokens_are_those_that_a_text_leaves_out(skip: bool) -> None:
         assert tokens.is_special(token_id) == (name != "<plain>")
 
 
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_special_tokens_of_tokenizers_without_flags(is_fast: bool) -> None:
+    """Where a tokenizer has a list alone, or goes by it, they are those of the list."""
+    from tokenizers import AddedToken
+
+    from adapter.engine.detokenizer import special_tokens
+
+    named = {"all_special_tokens": ["<a>"], "all_special_ids": [7], "is_fast": is_fast}
+    assert special_tokens(SimpleNamespace(**named)) == {"<a>": 7}
+    flagged = SimpleNamespace(**named, added_tokens_decoder={8: AddedToken("<b>", special=True)})
+    assert special_tokens(flagged) == {"<a>": 7} | ({"<b>": 8} if is_fast else {})
+
+
 def test_text_after_a_prompt(tokens: "Tokens", tokenizer: Any) -> None:
     """The text of generated tokens is what follows the prompt, without an unfinished character."""
     prompt = TokenizedPrompt("hi", tokenizer.encode("hi"))
