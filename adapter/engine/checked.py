@@ -72,11 +72,12 @@ class CheckedTexts:
         question = self._as_question(name, call, work.sampling, work.mode.sequences)
         (first,) = await last_updates(self._ask, [question])
         texts: list[Any] = list(first.outputs)
+        retries = self._checks.retries if work.mode.draws_again else 0
         attempt = 0
         faults = await self._faults(texts, range(len(texts)))
         while faults:
             attempt += 1
-            if attempt > self._checks.retries:
+            if attempt > retries:
                 raise next(iter(faults.values()))
             for place in faults:
                 self._checks.thrown_away(texts[place])

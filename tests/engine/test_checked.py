@@ -13,7 +13,7 @@ from adapter.engine.questions import Question
 from adapter.engine.updates import PromptUpdate
 from adapter.errors import GenerationFailed, NotSatisfied
 from adapter.planning.calls import EngineCall, SamplingFields, TokenizedPrompt, Work
-from adapter.planning.modes import Sample
+from adapter.planning.modes import OneBeam, Sample
 from tests.asgi_client import run
 from tests.fake_engine import Candidate, FakeCollector, Output, Table
 
@@ -139,6 +139,15 @@ def test_they_fail_in_the_end(retries: int) -> None:
     with pytest.raises(NotSatisfied, match="b is not a"):
         making.make()
     assert (len(making.thrown_away), len(making.asked)) == (retries, retries + 1)
+
+
+def test_a_beam_is_not_made_again() -> None:
+    """No text that is drawn stands for what a search finds."""
+    making = Making([made(1, END)])
+    call = EngineCall(TokenizedPrompt("p", [7]), Work(OneBeam(1, 1), {"temperature": 0.0}))
+    with pytest.raises(NotSatisfied):
+        run(making.texts.make(call, "r-0"))
+    assert (len(making.asked), making.thrown_away) == (1, [])
 
 
 def test_what_cannot_be_told_is_not_made_again() -> None:

@@ -22,6 +22,7 @@ from adapter.planning.modes import (
     Greedy,
     Mode,
     Nothing,
+    OneBeam,
     Sample,
     Score,
 )
@@ -500,7 +501,7 @@ def test_scores_of_beams_are_changed(name: str) -> None:
 def test_one_beam_with_a_repetition_penalty_is_greedy() -> None:
     """transformers' one beam is greedy search, whose repetition_penalty changes logits."""
     made = planned(use_beam_search=True, repetition_penalty=2)
-    assert made.mode == Greedy(1, 1)
+    assert made.mode == OneBeam(1, 1)
     assert made.sampling["temperature"] == 0
     assert made.adjusted == ()
 
