@@ -186,7 +186,7 @@ class FakeEngineClient:
 
     def __init__(self, tokenizer: Any, tok_params: Any, *, max_model_len: int = 64) -> None:
         self.renderer = FakeRenderer(tokenizer, tok_params)
-        self.model_config = FakeModelConfig(max_model_len, tokenizer.vocab_size)
+        self.model_config = FakeModelConfig(max_model_len, len(tokenizer))
         self.vllm_config = FakeVllmConfig()
         self.errored = False
         self.output_handler: asyncio.Future[None] | None = None

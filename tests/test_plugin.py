@@ -1,5 +1,6 @@
 """The plugin as it is installed, and what it adds to vLLM's application."""
 
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -96,6 +97,18 @@ def test_it_fits_vllms_protocol() -> None:
     from vllm.plugins.endpoint_plugins.interface import EndpointPlugin
 
     assert isinstance(CompletionV2Plugin(), EndpointPlugin)
+
+
+@pytest.mark.needs_vllm
+def test_it_repairs_the_detokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the API server, where texts are made of tokens."""
+    from adapter.vllm_patches import detokenizer
+
+    repaired: list[str] = []
+    for name in ("repair_detokenizer", "hold_back_less"):
+        monkeypatch.setattr(detokenizer, name, partial(repaired.append, name))
+    CompletionV2Plugin().attach_router(FastAPI())
+    assert repaired == ["repair_detokenizer", "hold_back_less"]
 
 
 @pytest.mark.needs_vllm

@@ -364,6 +364,7 @@ def test_tokenizer_has_what_we_read(tokenizer: Any) -> None:
     """A tokenizer as vLLM wraps it has the attributes that engine.py and token_text.py read."""
     read = {"all_special_ids", "bos_token_id", "decode", "eos_token_id", "get_vocab"}
     read |= {"max_chars_per_token", "max_token_id"}
+    read |= {"all_special_tokens", "added_tokens_decoder", "is_fast"}
     present = [name for name in read if hasattr(tokenizer, name)]
     require(present, read, "tokenizer", "engine.py and token_text.py")
 

@@ -12,7 +12,7 @@ from adapter.engine.beam_search import BeamSearch, Finished, best_tokens
 from adapter.engine.checked import CheckedTexts
 from adapter.engine.detokenizer import CONTEXT, REPLACEMENT, Tokens
 from adapter.engine.questions import Ask
-from adapter.engine.updates import CandidateUpdate, LogprobTable, PromptUpdate, Table
+from adapter.engine.updates import LogprobTable, PromptUpdate, Table, WholeUpdate
 from adapter.errors import InvalidRequest
 from adapter.planning.calls import EngineCall
 from adapter.planning.modes import Beams
@@ -28,16 +28,8 @@ class BeamAnswer:
     logprobs: LogprobTable | None
     finish_reason: str | None
     stop_reason: int | str | None
-    cumulative_logprob: float | None
-
-
-@dataclass(slots=True)
-class BeamUpdate:
-    """All finished beams of a prompt, best first; a PromptUpdate."""
-
-    prompt_logprobs: LogprobTable | None
-    outputs: Sequence[CandidateUpdate]
-    finished: bool = True
+    cumulative_logprob: None = None
+    """Beams come in their order."""
 
 
 async def run_beam_search(
@@ -49,7 +41,7 @@ async def run_beam_search(
     most_scores: int,
     checked: CheckedTexts | None = None,
 ) -> PromptUpdate:
-    """The answers of a call that is a beam search. Cancelling aborts the running calls.
+    """The answers of a call that is a beam search, best first. Cancelling aborts the running calls.
 
     name: what the engine's requests are called, with numbers behind it. most_scores: how many the
     engine gives at a position. checked: validates what is found; what fails is not among the
@@ -82,7 +74,7 @@ async def run_beam_search(
         else _counted(index, finished)
         for index, finished in enumerate(found)
     ]
-    return BeamUpdate(scorer.prompt_logprobs, answers)
+    return WholeUpdate(scorer.prompt_logprobs, answers)
 
 
 def _check_count(mode: Beams, found: int, *, width: int) -> None:
@@ -121,7 +113,6 @@ def _answer(
         logprobs=None if logprobs is None else _table(finished, logprobs, tokens),
         finish_reason=finished.finish_reason,
         stop_reason=finished.stop_reason,
-        cumulative_logprob=finished.beam.log_probability,
     )
 
 
@@ -134,7 +125,6 @@ def _counted(index: int, finished: Finished) -> BeamAnswer:
         logprobs=None,
         finish_reason=finished.finish_reason,
         stop_reason=finished.stop_reason,
-        cumulative_logprob=finished.beam.log_probability,
     )
 
 

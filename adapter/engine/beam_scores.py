@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from adapter.engine.beam_search import Beam, Continuation, Continuations, best_tokens
-from adapter.engine.questions import Ask, Question
+from adapter.engine.questions import Ask, Question, last_updates
 from adapter.engine.score_changes import BeamChanges, Group, ScoreChanges
 from adapter.engine.updates import LogprobTable, PromptUpdate, finish_reason_of
 from adapter.guided.engine_side.backends import structured_outputs
@@ -91,10 +91,9 @@ class BeamScorer:
         ]
         if wanted:
             tables = await self._asked([want for _, want in wanted])
-            found = await self._own_scores(
-                [(*pair, t) for pair, t in zip(wanted, tables, strict=True)]
-            )
-            for (each, _), scores in zip(wanted, found, strict=True):
+            owners = [each for each, _ in wanted]
+            found = await self._own_scores(list(zip(owners, tables, strict=True)))
+            for each, scores in zip(owners, found, strict=True):
                 each.allowed |= scores
         return [
             Continuations(
@@ -119,7 +118,7 @@ class BeamScorer:
             for beam, change, table in zip(beams, changes, tables[: len(beams)], strict=True)
         ]
         if constrained:
-            masked = list(zip(known, firsts, tables[len(beams) :], strict=True))
+            masked = list(zip(known, tables[len(beams) :], strict=True))
             found = await self._own_scores(masked)
         else:
             found = [each.own for each in known]
@@ -133,17 +132,17 @@ class BeamScorer:
         return min(self._most, self._needed + min(len(changes.changed), _SPARE))
 
     async def _own_scores(
-        self, masked: Sequence[tuple[_Known, _Wanted, LogprobTable]]
+        self, masked: Sequence[tuple[_Known, LogprobTable]]
     ) -> list[dict[int, float]]:
         """The model's own scores of the tokens in tables that were made under masks."""
-        scores = [_allowed(want, table) for _, want, table in masked]
+        scores = [_allowed(table) for _, table in masked]
         shared = [
             next((each for each in under if each in known.own), None)
-            for (known, _, _), under in zip(masked, scores, strict=True)
+            for (known, _), under in zip(masked, scores, strict=True)
         ]
         asked = [
             (known, next(iter(under)))
-            for (known, _, _), under, token_id in zip(masked, scores, shared, strict=True)
+            for (known, _), under, token_id in zip(masked, scores, shared, strict=True)
             if under and token_id is None
         ]
         if asked:
@@ -154,7 +153,7 @@ class BeamScorer:
                 assert table.token_ids[0] == token_id
                 known.own[token_id] = table.logprobs[0]
         return [
-            _shifted(under, known.own) for (known, _, _), under in zip(masked, scores, strict=True)
+            _shifted(under, known.own) for (known, _), under in zip(masked, scores, strict=True)
         ]
 
     async def _asked(self, wanted: Sequence[_Wanted]) -> list[LogprobTable]:
@@ -168,14 +167,11 @@ class BeamScorer:
             )
             for position, want in enumerate(wanted)
         ]
-        updates: dict[int, PromptUpdate] = {}
-        async with self._ask(questions) as reader:
-            while not reader.finished:
-                updates.update(await reader.news())
+        updates = await last_updates(self._ask, questions)
         if first:
             self.prompt_logprobs = updates[0].prompt_logprobs
         self._rounds += 1
-        return [_table(updates[position]) for position in range(len(wanted))]
+        return [_table(update) for update in updates]
 
     def _params(self, want: _Wanted, *, scores_prompt: bool) -> SamplingParams:
         fields = SamplingFields(temperature=0, max_tokens=1, logprobs=want.count)
@@ -212,16 +208,10 @@ def _others(scores: Mapping[int, float], count: int) -> float:
     return min(scores.values()) if len(scores) >= count else -math.inf
 
 
-def _allowed(want: _Wanted, table: LogprobTable) -> dict[int, float]:
-    """The tokens that a mask left, the best first.
-
-    Where a constraint allows none of a group, the engine reports others.
-    """
-    return {
-        token_id: logprob
-        for token_id, logprob in best_tokens(table)
-        if logprob > -math.inf and (want.group is None or want.group.holds(token_id))
-    }
+def _allowed(table: LogprobTable) -> dict[int, float]:
+    """The tokens that a mask left, the best first; of a group of which a constraint allows none,
+    the others that it allows."""
+    return {token_id: logprob for token_id, logprob in best_tokens(table) if logprob > -math.inf}
 
 
 def _shifted(under: Mapping[int, float], own: Mapping[int, float]) -> dict[int, float]:

@@ -57,10 +57,8 @@ class Beam:
 
     last: Step | None = None
     token_ids: tuple[int, ...] = ()
-    log_probability: float = 0.0
-    """Sum over token_ids."""
     score: float = 0.0
-    """The same of the scores."""
+    """Sum over token_ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,6 @@ class BeamSearch:
             yield Beam(
                 Step(beam.last, token_id, logprob, table),
                 (*beam.token_ids, token_id),
-                beam.log_probability + logprob,
                 score,
             )
 

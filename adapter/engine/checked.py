@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from adapter.engine.questions import Ask, Question
-from adapter.engine.updates import CandidateUpdate, LogprobTable, PromptUpdate
+from adapter.engine.questions import Ask, Question, last_updates
+from adapter.engine.updates import CandidateUpdate, PromptUpdate, WholeUpdate
 from adapter.errors import NotSatisfied
 from adapter.planning.calls import EngineCall, SamplingFields
 
@@ -39,15 +39,6 @@ class Checks:
     """How many times a text is made again."""
     thrown_away: Callable[[CandidateUpdate], None]
     """Is told of each text that failed and is made again."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedUpdate:
-    """All texts of a prompt, validated; a PromptUpdate."""
-
-    prompt_logprobs: LogprobTable | None
-    outputs: Sequence[CandidateUpdate]
-    finished: bool = True
 
 
 class CheckedTexts:
@@ -79,23 +70,25 @@ class CheckedTexts:
         """
         work = call.work
         question = self._as_question(name, call, work.sampling, work.mode.sequences)
-        (first,) = await self._answers([question])
+        (first,) = await last_updates(self._ask, [question])
         texts: list[Any] = list(first.outputs)
+        retries = self._checks.retries if work.mode.draws_again else 0
         attempt = 0
         faults = await self._faults(texts, range(len(texts)))
         while faults:
             attempt += 1
-            if attempt > self._checks.retries:
+            if attempt > retries:
                 raise next(iter(faults.values()))
             for place in faults:
                 self._checks.thrown_away(texts[place])
             again = [self._again(call, name, place, attempt) for place in faults]
-            for place, answer in zip(faults, await self._answers(again), strict=True):
+            answers = await last_updates(self._ask, again)
+            for place, answer in zip(faults, answers, strict=True):
                 (text,) = answer.outputs
                 made: Any = text  # vLLM's own, a dataclass
                 texts[place] = replace(made, index=texts[place].index)
             faults = await self._faults(texts, faults)
-        return CheckedUpdate(first.prompt_logprobs, texts)
+        return WholeUpdate(first.prompt_logprobs, texts)
 
     async def best(
         self, texts: Sequence[CandidateUpdate], count: int
@@ -110,13 +103,6 @@ class CheckedTexts:
         if faults and len(texts) - len(faults) < count:
             raise next(iter(faults.values()))
         return [place for place in range(len(texts)) if place not in faults], list(faults)
-
-    async def _answers(self, questions: Sequence[Question]) -> list[PromptUpdate]:
-        answers: dict[int, PromptUpdate] = {}
-        async with self._ask(questions) as reader:
-            while not reader.finished:
-                answers |= await reader.news()
-        return [answers[index] for index in range(len(questions))]
 
     def _again(self, call: EngineCall, name: str, place: int, attempt: int) -> Question:
         """One more text in a failed one's place."""

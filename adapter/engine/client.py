@@ -188,7 +188,8 @@ class Engine:
         schema: str,
         thrown_away: Callable[[CandidateUpdate], None],
     ) -> AsyncGenerator[Updates, None]:
-        """The same for texts that are validated against a schema; each comes in one piece.
+        """The same for texts that are validated against a schema: all come at once, in one piece
+        each, so that what is told before them can tell of every text that was made again.
 
         thrown_away: is told of each text that failed, and is made again.
 
@@ -211,7 +212,7 @@ class Engine:
         async def make(index: int, call: EngineCall) -> tuple[int, PromptUpdate]:
             return index, await texts.make(call, f"{request_id}-{index}")
 
-        return _as_they_end(make(*item) for item in enumerate(calls))
+        return _at_their_end(make(*item) for item in enumerate(calls))
 
     def opened(
         self, calls: Sequence[EngineCall], *, request_id: str, stream: bool, options: "RunOptions"
@@ -223,12 +224,11 @@ class Engine:
         """
         kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
         work = calls[0].work
-        with api_errors():
-            question = _Questions(calls, kind, self.facts.max_model_len)
-            questions = [
-                question(f"{request_id}-{index}", call, work.sampling, work.mode.sequences)
-                for index, call in enumerate(calls)
-            ]
+        question = _Questions(calls, kind, self.facts.max_model_len)
+        questions = [
+            question(f"{request_id}-{index}", call, work.sampling, work.mode.sequences)
+            for index, call in enumerate(calls)
+        ]
         return self._asked(questions, options)
 
     def _search(
@@ -314,15 +314,16 @@ class _Questions:
     ) -> Question:
         fills = fills_context(call, self._max_model_len)
         # Each call has its own parameters, so vLLM need not copy them.
-        params = SamplingParams(
-            **sampling,
-            **(last_token(call) if fills else {}),
-            n=sequences,
-            structured_outputs=self._guided,
-            output_kind=self._kind,
-            flat_logprobs=True,
-            skip_clone=True,
-        )
+        with api_errors():
+            params = SamplingParams(
+                **sampling,
+                **(last_token(call) if fills else {}),
+                n=sequences,
+                structured_outputs=self._guided,
+                output_kind=self._kind,
+                flat_logprobs=True,
+                skip_clone=True,
+            )
         return Question(name, call.prompt.token_ids[: -1 if fills else None], params)
 
 
@@ -338,6 +339,14 @@ async def _as_they_end(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _at_their_end(
+    answers: Iterable[Coroutine[Any, Any, tuple[int, PromptUpdate]]],
+) -> AsyncGenerator[Updates, None]:
+    """The same, when all of them have returned."""
+    async with aclosing(_as_they_end(answers)) as ended:
+        yield [update async for updates in ended for update in updates]
 
 
 def _compile_service(

@@ -19,7 +19,7 @@ class Tokens:
     def __init__(self, tokenizer: Any, end_token_ids: Sequence[int]) -> None:
         """end_token_ids: the model's ends of text, special whatever the tokenizer says."""
         self._tokenizer = tokenizer
-        self._special = frozenset(end_token_ids) | frozenset(tokenizer.all_special_ids)
+        self._special = frozenset(end_token_ids).union(special_tokens(tokenizer).values())
         self._names: dict[int, str] = {}
 
     def prompt(self) -> "_TokenText":
@@ -90,6 +90,20 @@ class _TokenText:
         self._detokenizer.update([token_id], stop_terminated=False)
         text: str = self._detokenizer.get_next_output_text(finished=True, delta=True)
         return text
+
+
+def special_tokens(tokenizer: Any) -> dict[str, int]:
+    """What skip_special_tokens leaves out of a text: ids by their names.
+
+    The tokenizers library goes by a flag of each token, others by the tokenizer's list, which may
+    have fewer.
+    """
+    named = dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
+    # vLLM's own tokenizers for some models have no such table.
+    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    if not tokenizer.is_fast:
+        return named
+    return named | {str(token): token_id for token_id, token in added.items() if token.special}
 
 
 def begun_character(tokenizer: Any, token_ids: Sequence[int]) -> list[int]:

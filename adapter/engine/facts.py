@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from adapter.engine.detokenizer import special_tokens
 from adapter.guided.constraint import AUTO, BACKENDS
 from adapter.planning.facts import ServerFacts
 from adapter.planning.infill import Infill, find, from_template
@@ -30,6 +31,7 @@ def read_facts(
     vocabulary = tokenizer.get_vocab()
     infill = _infill(settings, vocabulary)
     ends = infill.ends if infill is not None else ()
+    end_ids = {name: vocabulary[name] for name in ends if name in vocabulary}
     overridden = getattr(config, "override_generation_config", None) or {}
     return ServerFacts(
         max_model_len=config.max_model_len,
@@ -48,8 +50,8 @@ def read_facts(
         guided_backend=_default_backend(client),
         guided_fault=guided_fault,
         infill=infill,
-        special_token_ids=_special_token_ids(tokenizer),
-        infill_end_ids=frozenset(vocabulary[name] for name in ends if name in vocabulary),
+        special_token_ids=_made(special_tokens(tokenizer), vocab_size),
+        infill_end_ids=frozenset(_made(end_ids, vocab_size).values()),
     )
 
 
@@ -61,11 +63,9 @@ def _check_logprobs(config: Any) -> None:
         )
 
 
-def _special_token_ids(tokenizer: Any) -> dict[str, int]:
-    """The special tokens by their names."""
-    named = dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
-    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
-    return named | {str(token): token_id for token_id, token in added.items() if token.special}
+def _made(token_ids: dict[str, int], vocab_size: int) -> dict[str, int]:
+    """Those that the model can make: vLLM refuses to stop at others."""
+    return {name: token_id for name, token_id in token_ids.items() if token_id < vocab_size}
 
 
 def _infill(settings: Settings, vocabulary: dict[str, int]) -> Infill | None:

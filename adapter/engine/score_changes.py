@@ -26,10 +26,6 @@ class Group(NamedTuple):
     most: int
     """How many of them."""
 
-    def holds(self, token_id: int) -> bool:
-        """Whether a token is one of them."""
-        return token_id not in self.but and (self.among is None or token_id in self.among)
-
 
 class ScoreChanges:
     """What a request changes, after a prompt."""

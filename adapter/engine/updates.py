@@ -83,6 +83,15 @@ class PromptUpdate(Protocol):
         """True in the last update of all candidates."""
 
 
+@dataclass(frozen=True, slots=True)
+class WholeUpdate:
+    """A PromptUpdate of our own: all of a prompt's candidates, each in one piece."""
+
+    prompt_logprobs: LogprobTable | None
+    outputs: Sequence[CandidateUpdate]
+    finished: bool = True
+
+
 Updates = Sequence[tuple[int, PromptUpdate]]
 """What came in one turn of the event loop, each with its prompt's index."""
 

@@ -4,10 +4,9 @@ vLLM wants room for one token more. So the last token of such a prompt is left f
 the only one allowed, which does not change the log-probabilities that the engine reports.
 """
 
-from dataclasses import dataclass
 from typing import TypedDict
 
-from adapter.engine.updates import CandidateUpdate, LogprobTable, PromptUpdate, Table
+from adapter.engine.updates import PromptUpdate, Table, WholeUpdate
 from adapter.planning.calls import EngineCall
 from adapter.planning.modes import Score
 
@@ -28,15 +27,6 @@ def last_token(call: EngineCall) -> LastToken:
     return {"allowed_token_ids": call.prompt.token_ids[-1:]}
 
 
-@dataclass(frozen=True, slots=True)
-class WholePrompt:
-    """The scores of a whole prompt; a PromptUpdate."""
-
-    prompt_logprobs: LogprobTable | None
-    outputs: list[CandidateUpdate]
-    finished: bool
-
-
 def whole_prompt(update: PromptUpdate) -> PromptUpdate:
     """The update with the last token's scores behind those of the others."""
     (candidate,) = update.outputs
@@ -44,4 +34,4 @@ def whole_prompt(update: PromptUpdate) -> PromptUpdate:
         return update  # the engine gave up on it
     joined = Table.of(update.prompt_logprobs)
     joined.extend(candidate.logprobs)
-    return WholePrompt(joined, [candidate], update.finished)
+    return WholeUpdate(joined, [candidate])

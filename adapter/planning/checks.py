@@ -114,11 +114,16 @@ def stop_token_ids_exist(request: CompletionV2Request, facts: ServerFacts) -> No
 
 
 def stops_are_told_from_infill_ends(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """vLLM includes all stops or none."""
-    if request.suffix is not None and request.include_stop_str_in_output and request.stop:
+    """vLLM includes all stops or none. Of stop tokens those that are no special ones are text
+    anyway."""
+    if request.suffix is None or not request.include_stop_str_in_output:
+        return
+    specials_show = request.stop_token_ids and not request.skip_special_tokens
+    if request.stop or specials_show:
+        what = "strings" if request.stop else "tokens and skip_special_tokens is false"
         raise NotSupported(
             "include_stop_str_in_output and suffix cannot be combined where there are stop "
-            "strings: the tokens that end what is filled in would show too.",
+            f"{what}: the tokens that end what is filled in would show too.",
             param="include_stop_str_in_output",
         )
 
@@ -280,9 +285,7 @@ def stop_token_ids_fit(request: CompletionV2Request, facts: ServerFacts) -> None
     """With min_tokens the workers' table holds all tokens that end a text."""
     if not facts.runner_v2 or not request.min_tokens or request.use_beam_search:
         return
-    held_back = facts.eos_token_ids | values.all_stop_token_ids(request, facts)
-    if request.suffix is not None:
-        held_back |= facts.infill_end_ids
+    held_back = facts.eos_token_ids.union(values.stop_token_ids(request, facts))
     if len(held_back) > MAX_HELD_BACK:
         raise NotSupported(
             f"min_tokens has to hold back {len(held_back)} tokens that end the text "

@@ -35,6 +35,8 @@ class Mode:
     """False where no token is shown: one that the engine makes all the same is not counted."""
     streams: ClassVar[bool] = True
     """False where the answers are known only when all texts are finished."""
+    draws_again: ClassVar[bool] = True
+    """False where no other text may stand for one that fails its check at the end."""
 
     @property
     def sequences(self) -> int:
@@ -87,6 +89,13 @@ class Greedy(OneText):
     @property
     def counted(self) -> int:
         return self.asked
+
+
+@dataclass(frozen=True, slots=True)
+class OneBeam(Greedy):
+    """A beam search one beam wide, as the engine makes a greedy text."""
+
+    draws_again: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +157,7 @@ class Beams(Mode):
     search: BeamSettings
 
     streams: ClassVar[bool] = False
+    draws_again: ClassVar[bool] = False
 
     @property
     def sequences(self) -> int:

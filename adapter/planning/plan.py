@@ -22,6 +22,7 @@ from adapter.planning.modes import (
     Greedy,
     Mode,
     Nothing,
+    OneBeam,
     Sample,
     Score,
 )
@@ -139,6 +140,7 @@ def _mode(parts: _Parts) -> Mode:
             return Beams(answers, settings)
         # One beam is greedy search, where repetition_penalty changes logits; it makes a difference.
         sampling["temperature"] = 0.0
+        return OneBeam(answers, answers)
     if sampling["temperature"] == 0:
         return Greedy(answers, best_of or answers)
     return Sample(answers) if best_of is None else BestOf(answers, best_of)

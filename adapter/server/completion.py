@@ -94,8 +94,8 @@ class Completion:
         self.answer.throw_away(len(text.token_ids))
         count_retry()
         self._record.guided_retries += 1
-        if isinstance(self.plan.mode, Greedy) and "temperature" not in self._record.adjusted:
-            self._record.adjusted += ("temperature",)  # see TEMPERATURE_AGAIN
+        if isinstance(self.plan.mode, Greedy):  # in which nothing else is adjusted
+            self._record.adjusted = ("temperature",)  # see TEMPERATURE_AGAIN
 
     def opened(self) -> AbstractAsyncContextManager[OutputReader]:
         """The same for who reads directly; leaving the context aborts what still runs."""

@@ -363,7 +363,7 @@ def test_nesting_that_is_too_deep_is_refused(depth: int) -> None:
             continue
         error = refusal(body)
         assert error.param == "z"
-        assert "nested too deeply" in error.message
+        assert "nested too deeply: 200 levels" in error.message
 
 
 @pytest.mark.parametrize("field", ["guided_json", "response_format"])

@@ -1,10 +1,12 @@
 """The answers of a beam search: how many there are, and which are left out."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from adapter.engine.updates import CandidateUpdate
 from adapter.errors import InvalidRequest, NotSatisfied
 from adapter.guided.program import Part, Program
 from adapter.guided.vocabulary import read_vocabulary
@@ -21,7 +23,15 @@ WIDTH = 8
 
 
 def searched(answers: int, *, regex: str, unwanted: str | None = None, **fields: Any) -> list[str]:
-    """The texts of a search 8 beams wide; unwanted: what those that fail their check begin with."""
+    """The texts of the answers; see all_searched()."""
+    found = all_searched(answers, regex=regex, unwanted=unwanted, **fields)
+    return [text.text for text in found[:answers]]
+
+
+def all_searched(
+    answers: int, *, regex: str, unwanted: str | None = None, **fields: Any
+) -> Sequence[CandidateUpdate]:
+    """What a search 8 beams wide found; unwanted: what texts that fail their check begin with."""
     from adapter.engine.beam_runner import run_beam_search
     from adapter.engine.checked import CheckedTexts, Checks
     from adapter.engine.detokenizer import Tokens
@@ -62,7 +72,7 @@ def searched(answers: int, *, regex: str, unwanted: str | None = None, **fields:
         )
     )
     assert len(update.outputs) <= WIDTH
-    return [text.text for text in update.outputs[:answers]]
+    return update.outputs
 
 
 def test_texts_that_fail_their_check_are_no_answers() -> None:
@@ -72,6 +82,11 @@ def test_texts_that_fail_their_check_are_no_answers() -> None:
     good = [text for text in every if not text.startswith("a")]
     assert len(good) < WIDTH
     assert searched(len(good), regex="[a-c]{1,2}", unwanted="a") == good
+    checked = all_searched(len(good), regex="[a-c]{1,2}", unwanted="a")
+    found = all_searched(WIDTH, regex="[a-c]{1,2}")
+    assert [text.index for text in checked] == list(range(WIDTH))
+    # All are there to be counted.
+    assert {tuple(text.token_ids) for text in checked} == {tuple(text.token_ids) for text in found}
     with pytest.raises(NotSatisfied, match=r"a.* fails"):
         searched(len(good) + 1, regex="[a-c]{1,2}", unwanted="a")
 
@@ -86,3 +101,14 @@ def test_fewer_texts_than_asked_for() -> None:
     with pytest.raises(InvalidRequest) as caught:
         searched(1, regex="[a-c]", min_tokens=2)
     assert caught.value.param == "min_tokens"
+
+
+def test_pieces_of_characters_have_no_name() -> None:
+    """Among the best tokens of a position: they would print like one another."""
+    tokenizer = tiny_tokenizer()
+    found = all_searched(1, regex="[a-c]{1,2}", logprobs=5)[0].logprobs
+    assert found is not None
+    shown = dict(zip(found.token_ids, found.decoded_tokens, strict=True))
+    printed = {each: tokenizer.decode([each]) for each in shown}
+    assert shown == {k: None if "\ufffd" in text else text for k, text in printed.items()}
+    assert None in shown.values()

@@ -104,6 +104,12 @@ def test_absurd_length_penalty(penalty: float) -> None:
     assert len(searched(settings(length_penalty=penalty), A_THEN_B)) == 2
 
 
+def test_scores_above_zero() -> None:
+    """logit_bias can raise them: then what is divided by nothing is the best, not the worst."""
+    answers = searched(settings(length_penalty=-1e308), {0: 0.5, 1: 0.1, END: 0.9})
+    assert [len(token_ids) > 1 for token_ids, _, _ in answers] == [True, True]
+
+
 # --- against transformers
 
 

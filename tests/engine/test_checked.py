@@ -13,11 +13,11 @@ from adapter.engine.questions import Question
 from adapter.engine.updates import PromptUpdate
 from adapter.errors import GenerationFailed, NotSatisfied
 from adapter.planning.calls import EngineCall, SamplingFields, TokenizedPrompt, Work
-from adapter.planning.modes import Sample
+from adapter.planning.modes import OneBeam, Sample
 from tests.asgi_client import run
-from tests.fake_engine import Candidate, FakeCollector, Output
+from tests.fake_engine import Candidate, FakeCollector, Output, Table
 
-TOKENS = (b"a", b"b", "é".encode()[:1], "é".encode()[1:], b"", b"")
+TOKENS = (b"a", b"b", "é".encode()[:1], "é".encode()[1:], b"</s>", b"")
 END, OTHER_END = 4, 5
 ENDS = frozenset({END, OTHER_END})
 
@@ -32,6 +32,7 @@ class Making:
 
     def __init__(self, *answers: list[Candidate], retries: int = 3) -> None:
         self.answers = list(answers)
+        self.prompt_logprobs: list[Table | None] = [None] * len(answers)
         self.asked: list[tuple[str, Any, int]] = []
         self.checked: list[str] = []
         self.thrown_away: list[tuple[int, ...]] = []
@@ -55,7 +56,8 @@ class Making:
         reader = OutputReader(lambda error: error)
         for index, question in enumerate(questions):
             collector = FakeCollector(question.request_id)
-            collector.put(Output(self.answers.pop(0), finished=True))
+            table = self.prompt_logprobs.pop(0)
+            collector.put(Output(self.answers.pop(0), table, finished=True))
             reader.add(index, collector)
         yield reader
         reader.close()
@@ -139,6 +141,15 @@ def test_they_fail_in_the_end(retries: int) -> None:
     assert (len(making.thrown_away), len(making.asked)) == (retries, retries + 1)
 
 
+def test_a_beam_is_not_made_again() -> None:
+    """No text that is drawn stands for what a search finds."""
+    making = Making([made(1, END)])
+    call = EngineCall(TokenizedPrompt("p", [7]), Work(OneBeam(1, 1), {"temperature": 0.0}))
+    with pytest.raises(NotSatisfied):
+        run(making.texts.make(call, "r-0"))
+    assert (len(making.asked), making.thrown_away) == (1, [])
+
+
 def test_what_cannot_be_told_is_not_made_again() -> None:
     """Another text would not be told either."""
 
@@ -162,7 +173,9 @@ def test_a_text_made_again_may_be_cut() -> None:
 def test_scores_of_the_prompt_are_kept() -> None:
     """They come with the first text, and are not asked for again."""
     making = Making([made(1, END)], [made(0, END)])
-    making.make({"prompt_logprobs": 2, "logprobs": 1})
+    making.prompt_logprobs = [Table().add((7, -1.0, "p")), None]
+    update = making.make({"prompt_logprobs": 2, "logprobs": 1})
+    assert update.prompt_logprobs == Table().add((7, -1.0, "p"))
     assert [sampling for _, sampling, _ in making.asked] == [
         {"prompt_logprobs": 2, "logprobs": 1},
         {"logprobs": 1},

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ from adapter.errors import (
     GenerationFailed,
     InternalError,
     InvalidRequest,
+    NotSupported,
     Unavailable,
     UnknownModel,
 )
 from adapter.planning.calls import EngineCall, SamplingFields, TokenizedPrompt, Work
+from adapter.planning.infill import InfillPrompt
 from adapter.planning.modes import Nothing, Sample
 from adapter.planning.plan import Prompt
 from adapter.settings import Settings
@@ -152,6 +155,20 @@ def test_an_engine_that_leaves(engine: "Engine", client: FakeEngineClient, gone:
             await waiting
 
     run(leave())
+
+
+def test_an_engine_that_stays_forgets_its_requests(
+    engine: "Engine", client: FakeEngineClient
+) -> None:
+    """Nothing is left behind that would be told of its end."""
+    client.will_answer(said("a", finish="stop"))
+
+    async def ask() -> None:
+        client.output_handler = asyncio.get_running_loop().create_future()
+        await texts(engine, calls(1))
+        assert not client.output_handler._callbacks
+
+    run(ask())
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -349,6 +366,37 @@ def test_tokenize_asks_for_special_tokens(
     assert client.renderer.default_cmpl_tok_params.max_total_tokens == 64
 
 
+def test_the_callers_own_of_an_infill_prompt(
+    engine: "Engine", client: FakeEngineClient, tokenizer: Any
+) -> None:
+    """Texts are tokenised as a whole and told from what stands around them, which is tokenised as
+    it stands there; ids stand between it. What is added to a text is added at its beginning."""
+    prompts: list[Prompt] = [InfillPrompt("q", "hi cat", "z"), InfillPrompt("q", [5, 6], "z")]
+    text, ids = run(engine.tokenize(prompts, add_special_tokens=True, check=accept))
+    before, after = tokenizer.encode("q"), tokenizer.encode("z")
+    own = tokenizer.encode("hi cat")
+    assert text == ([*before, *own, *after], (1, 1 + len(own)))
+    assert ids == ([*before, 5, 6, *after], (1, 3))
+    asked = [(texts, params.add_special_tokens) for texts, params in client.renderer.asked]
+    assert asked == [(["qhi catz"], True), (["q", "q"], True), (["z", "z"], False)]
+
+
+@pytest.mark.parametrize("around", [("h", "i", "z"), ("z", "h", "i"), ("ca", "", "t")])
+def test_tokens_that_join_with_the_template(engine: "Engine", around: tuple[str, str, str]) -> None:
+    """A prompt whose tokens are partly the template's is refused, at either end."""
+    with pytest.raises(NotSupported) as caught:
+        run(engine.tokenize([InfillPrompt(*around)], add_special_tokens=True, check=accept))
+    assert caught.value.param == "suffix"
+
+
+def test_tokens_that_stand_for_all_of_an_infill_prompt() -> None:
+    """One token cannot be what comes before and what comes after."""
+    from adapter.engine.prompts import _joined
+
+    with pytest.raises(NotSupported):
+        _joined(InfillPrompt("?", "?", "?"), [7], [7], [7])
+
+
 def test_ids_alone_ask_no_tokenizer(engine: "Engine", client: FakeEngineClient) -> None:
     """Where no prompt is a text the tokenizer has no work."""
     assert run(engine.tokenize([[5], ""], add_special_tokens=True, check=accept)) == [
@@ -399,6 +447,9 @@ def test_where_a_token_can_be_chosen(client: FakeEngineClient, models: FakeServi
     client.model_config.logprobs_mode = "raw_logprobs"
     config: Any = client.vllm_config
     config.speculative_config = object()
+    assert not make_engine(client, models).facts.scores_chosen_tokens
+    config.speculative_config = None
+    client.model_config.is_diffusion = True
     assert not make_engine(client, models).facts.scores_chosen_tokens
 
 
@@ -485,10 +536,17 @@ def test_settings_reach_the_compile_service(
     """What the operator set for guided decoding is what constraints are compiled with."""
     from adapter.engine.client import Engine
 
-    settings = Settings(False, 8, guided_timeout=2.5, guided_cache_mb=3, guided_fallback="refuse")
+    settings = Settings(
+        *(False, 8),
+        guided_timeout=2.5,
+        guided_cache_mb=3,
+        guided_fallback="refuse",
+        guided_documents="folder",
+    )
     service = Engine(client, models, settings)._compile_service
     assert service is not None
     assert (service._seconds, service._relaxed) == (2.5, False)
+    assert service._fork_server._documents == Path("folder")
     assert service._cache._limit == 3 * 2**20
 
 
@@ -550,6 +608,26 @@ def test_what_the_workers_cannot_do(
     )
     facts = make_engine(client, models).facts
     assert (facts.runner_v2, facts.fast_prefill, facts.diffusion) == (on, on, False)
+
+
+def test_tokens_that_end_a_text_can_be_made(
+    client: FakeEngineClient, models: FakeServingModels
+) -> None:
+    """Known by name are the tokenizer's special tokens, later ones too, that the model has."""
+    from tests.tiny_tokenizer import SPECIAL, tiny_tokenizer
+
+    fim = ["<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<fim_pad>"]
+    tokenizer = tiny_tokenizer([*fim, "<later>"])
+    tokenizer.add_tokens(["<plain>"])
+    client.renderer.get_tokenizer = lambda: tokenizer  # type: ignore[method-assign]
+    ids = tokenizer.get_vocab()
+    for vocab_size in (ids["<later>"] + 1, ids["<later>"], ids["<fim_pad>"]):
+        client.model_config._vocab_size = vocab_size
+        facts = make_engine(client, models).facts
+        named = {name: ids[name] for name in [*SPECIAL, *fim, "<later>"]}
+        assert facts.special_token_ids == {k: v for k, v in named.items() if v < vocab_size}
+        ends = [ids[name] for name in ("<|endoftext|>", "<fim_pad>", *fim[:2])]
+        assert facts.infill_end_ids == {each for each in ends if each < vocab_size}
 
 
 def test_unreadable_tokenizer_is_not_guided(

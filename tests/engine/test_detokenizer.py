@@ -172,6 +172,38 @@ def test_special_tokens(tokens: "Tokens") -> None:
     assert ends_with_a.is_special(byte_ids(b"a")[0])
 
 
+@pytest.mark.parametrize("skip", [False, True])
+def test_special_tokens_are_those_that_a_text_leaves_out(skip: bool) -> None:
+    """Also those that the tokenizer has by their own flag alone."""
+    from adapter.engine.detokenizer import Tokens
+    from tests.tiny_tokenizer import SPECIAL, tiny_tokenizer
+
+    tokenizer = tiny_tokenizer(["<later>"])
+    tokenizer.add_tokens(["<plain>"])
+    tokens = Tokens(tokenizer, [])
+    for name in (*SPECIAL, "<later>", "<plain>"):
+        token_id = tokenizer.convert_tokens_to_ids(name)
+        detokenizer = tokens.detokenizer([5], {"skip_special_tokens": skip})
+        detokenizer.update([token_id], stop_terminated=False)
+        shown = detokenizer.get_next_output_text(finished=True, delta=True)
+        left_out = skip and tokens.is_special(token_id)
+        assert (shown, tokens.name(token_id)) == ("" if left_out else name, name)
+        assert tokens.is_special(token_id) == (name != "<plain>")
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_special_tokens_of_tokenizers_without_flags(is_fast: bool) -> None:
+    """Where a tokenizer has a list alone, or goes by it, they are those of the list."""
+    from tokenizers import AddedToken
+
+    from adapter.engine.detokenizer import special_tokens
+
+    named = {"all_special_tokens": ["<a>"], "all_special_ids": [7], "is_fast": is_fast}
+    assert special_tokens(SimpleNamespace(**named)) == {"<a>": 7}
+    flagged = SimpleNamespace(**named, added_tokens_decoder={8: AddedToken("<b>", special=True)})
+    assert special_tokens(flagged) == {"<a>": 7} | ({"<b>": 8} if is_fast else {})
+
+
 def test_text_after_a_prompt(tokens: "Tokens", tokenizer: Any) -> None:
     """The text of generated tokens is what follows the prompt, without an unfinished character."""
     prompt = TokenizedPrompt("hi", tokenizer.encode("hi"))

@@ -11,6 +11,7 @@ from adapter.contract.parsing import parse_request
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import InvalidRequest, NotSupported
 from adapter.guided.constraint import AUTO, BACKENDS, MAX_TEXT, Constraint, Kind
+from adapter.languages.exact_json import loads_decimals
 from adapter.planning.modes import Beams
 from adapter.planning.plan import plan
 from tests.planning.plans import FACTS, planned
@@ -246,13 +247,32 @@ LONG_NUMBERS = (
 )
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        LONG_NUMBERS,
+        *(
+            f'{{"maximum": {number}}}'
+            for number in (
+                "1.000000000000001",
+                "9007199254740.007",
+                "0.1234567890123456",
+                "123456789012345678.5",
+                "-1E+400",
+                "1E-400",
+                "1.5E-320",
+                "1E+308",
+            )
+        ),
+    ],
+)
 @pytest.mark.parametrize("field", ["guided_json", "response_format"])
-def test_numbers_of_a_schema_are_what_was_written(field: str) -> None:
+def test_numbers_of_a_schema_are_what_was_written(field: str, schema: str) -> None:
     """However many digits they have: no float comes between the body and the constraint."""
-    given = LONG_NUMBERS
+    given = schema
     if field == "response_format":
         given = f'{{"type": "json_schema", "json_schema": {{"name": "n", "schema": {given}}}}}'
     body = f'{{"model": "m", "prompt": "x", "{field}": {given}}}'
     asked = plan(parse_request(body.encode()), FACTS).constraint
     assert asked is not None
-    assert asked.text == LONG_NUMBERS
+    assert loads_decimals(asked.text) == loads_decimals(schema)

@@ -22,6 +22,7 @@ from adapter.planning.modes import (
     Greedy,
     Mode,
     Nothing,
+    OneBeam,
     Sample,
     Score,
 )
@@ -286,6 +287,11 @@ def test_stop_tokens_beyond_the_table_of_runner_v2() -> None:
     infill = replace(runner_v2, infill=INFILL_FACTS.infill, infill_end_ids=frozenset({50, 51}))
     asked = {"stop_token_ids": full, "min_tokens": 1, "suffix": "z"}
     assert refusal(infill, **asked).param == "stop_token_ids"
+    planned(infill, **asked, ignore_eos=True)
+    named = replace(runner_v2, special_token_ids={"<a>": 99})
+    asked = {"stop_token_ids": full, "min_tokens": 1, "stop": "<a>"}
+    assert refusal(named, **asked).param == "stop_token_ids"
+    planned(named, **asked, skip_special_tokens=False)
 
 
 def test_absurd_max_tokens() -> None:
@@ -495,7 +501,7 @@ def test_scores_of_beams_are_changed(name: str) -> None:
 def test_one_beam_with_a_repetition_penalty_is_greedy() -> None:
     """transformers' one beam is greedy search, whose repetition_penalty changes logits."""
     made = planned(use_beam_search=True, repetition_penalty=2)
-    assert made.mode == Greedy(1, 1)
+    assert made.mode == OneBeam(1, 1)
     assert made.sampling["temperature"] == 0
     assert made.adjusted == ()
 
@@ -520,6 +526,14 @@ def test_neutral_fields_do_not_hinder_a_beam_search(fields: dict[str, Any]) -> N
 def test_wide_beam_where_the_server_gives_all_scores() -> None:
     """Where the engine gives any number of scores, a beam may be as wide as the contract allows."""
     assert beam(replace(FACTS, max_logprobs=-1), best_of=20).width == 20
+
+
+def test_a_stop_token_that_is_named_needs_a_score() -> None:
+    """As one that is given by its id does."""
+    named = replace(FACTS, max_logprobs=7, special_token_ids={"<a>": 7})
+    assert beam(named, best_of=3, stop="a").entries_needed == 7
+    refused = refusal(named, use_beam_search=True, best_of=3, stop="<a>")
+    assert (refused.param, "the scores of 8 tokens" in refused.message) == ("use_beam_search", True)
 
 
 # --- refused ------------------------------------------------------------------------------------
@@ -625,6 +639,12 @@ def test_unsupported_field_is_refused_by_name(fields: dict[str, Any], name: str)
     assert name in error.message
 
 
+@pytest.mark.parametrize(("most", "given"), [(-1, 100), (20, 20), (100, 100), (101, 100)])
+def test_scores_at_a_position(most: int, given: int) -> None:
+    """As many as the server gives, and no more than there are tokens."""
+    assert replace(FACTS, max_logprobs=most).scores_given == given
+
+
 # --- lengths ------------------------------------------------------------------------------------
 
 
@@ -683,6 +703,7 @@ def test_scores_need_room_where_no_token_can_be_chosen() -> None:
     facts = replace(FACTS, scores_chosen_tokens=False)
     fields: dict[str, Any] = {"max_tokens": 0, "echo": True, "logprobs": 1}
     calls_for(31, facts=facts, **fields)
+    calls_for(32, facts=facts, max_tokens=0)
     with pytest.raises(InvalidRequest, match="32 tokens"):
         calls_for(32, facts=facts, **fields)
 

@@ -126,3 +126,13 @@ def test_lora_adapter_by_name(
     client.will_answer(said("a", 10, finish="stop"))
     assert ask(server, model="mine").json()["model"] == "mine"
     assert client.calls[0].options["lora_request"] is adapter
+
+
+def test_scores_that_a_beam_search_asks_for(server: Server, client: FakeEngineClient) -> None:
+    """A few more than a step needs where many are changed, and never more than the server gives."""
+    from adapter.vllm_api import EngineDeadError
+
+    for prompt, expected in (([5], 4), ([5, 6, 7, 8], 7), ([*range(5, 55)], 20)):
+        client.will_answer(EngineDeadError())
+        ask(server, prompt=prompt, max_tokens=4, n=2, use_beam_search=True, repetition_penalty=2)
+        assert client.calls[-1].params.logprobs == expected

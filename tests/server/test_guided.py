@@ -13,8 +13,8 @@ from adapter.guided.constraint import Constraint
 from adapter.guided.program import Part, Program
 from tests.asgi_client import Exchange, exchange, run
 from tests.conftest import Server
-from tests.fake_engine import FakeEngineClient, Held, said
-from tests.server.conftest import HI, ask
+from tests.fake_engine import Candidate, FakeEngineClient, Held, Output, Table, said
+from tests.server.conftest import HI, Serve, ask
 from tests.tiny_tokenizer import byte_ids
 
 pytestmark = pytest.mark.needs_vllm
@@ -68,10 +68,20 @@ if TYPE_CHECKING:
 @pytest.fixture
 def service(server: Server) -> FakeCompileService:
     """What admits the server's constraints."""
+    return fake_service(server)
+
+
+def fake_service(server: Server) -> FakeCompileService:
     engine = server.plugin._endpoints[0]._server.engine
     engine._compile_service = FakeCompileService(engine._compile_service.vocabulary)
     fake: FakeCompileService = engine._compile_service
     return fake
+
+
+def retries_counted() -> float:
+    from prometheus_client import REGISTRY
+
+    return REGISTRY.get_sample_value("completion_v2_guided_retries_total") or 0.0
 
 
 def programs(client: FakeEngineClient) -> list[Program | None]:
@@ -120,14 +130,17 @@ def test_ignore_eos_of_a_constrained_text(
     assert client.calls[0].params.ignore_eos is False
 
 
+@pytest.mark.parametrize("schema", [None, "{}"])
 def test_nothing_generated_is_not_constrained(
-    server: Server, client: FakeEngineClient, service: FakeCompileService
+    server: Server, client: FakeEngineClient, service: FakeCompileService, schema: str | None
 ) -> None:
     """With max_tokens 0 a constraint is compiled or refused, and the engine is given none."""
+    service.schema = schema
     client.will_answer(said("", finish="length"))
     fields = {"guided_regex": "a+", "max_tokens": 0}
     got = ask(server, **fields, echo=True, logprobs=1)
     assert (got.status, programs(client)) == (200, [None])
+    assert (ask(server, **fields).status, len(client.calls)) == (200, 1)
     service.refusal = NotSupported("guided_regex: no.", param="guided_regex")
     assert ask(server, **fields).status == 400
 
@@ -192,11 +205,47 @@ def test_text_that_fails_its_check(
     assert len(client.calls) == 6
 
 
+@pytest.mark.parametrize("retries", [0, 2])
+def test_how_often_a_text_is_made_again(
+    serve: Serve, client: FakeEngineClient, retries: int
+) -> None:
+    """As often as the operator allows."""
+    server = serve(guided_retries=retries)
+    service = fake_service(server)
+    service.schema = "{}"
+    service.faults = [NotSatisfied("no")] * (retries + 1)
+    for _ in range(retries + 1):
+        client.will_answer(said("1", 52, EOS, finish="stop"))
+    assert ask(server, guided_json={}).status == 500
+    assert len(client.calls) == retries + 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_beams_are_checked(
+    server: Server, client: FakeEngineClient, service: FakeCompileService, fails: bool
+) -> None:
+    """Each text that a search found is checked, and none of them is made again."""
+    service.schema = "{}"
+    service.faults = [NotSatisfied("no")] * fails
+    digits = Table().add((52, -0.5, "1"), (52, -0.5, "1"), (53, -1.5, "2"))
+    ends = Table().add((EOS, -0.5, None), (EOS, -0.5, None), (53, -1.5, "2"))
+    for table in (digits, digits, ends, ends):
+        client.will_answer(Output([Candidate(finish_reason="length", logprobs=table)]))
+    got = ask(server, guided_json={}, use_beam_search=True, max_tokens=4)
+    assert (service.checked, len(client.calls)) == ([("{}", "1")], 4)
+    if fails:
+        assert (got.status, got.error()["code"]) == (500, "constraint_not_satisfied")
+    else:
+        assert (got.status, got.json()["choices"][0]["text"]) == (200, "1")
+        assert got.headers["x-guided-decoding"] == "guidance; checked"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_text_that_is_made_again(
     server: Server, client: FakeEngineClient, service: FakeCompileService, stream: bool
 ) -> None:
     """What failed is not shown but counted, and the caller is told how often."""
+    before = retries_counted()
     service.schema = "{}"
     service.faults = [NotSatisfied("no"), NotSatisfied("no")]
     for letter in (52, 53, 54):
@@ -204,6 +253,7 @@ def test_text_that_is_made_again(
     usage = {"stream_options": {"include_usage": True}} if stream else {}
     got = ask(server, guided_json={}, stream=stream, seed=5, temperature=0.5, **usage)
     assert (got.status, got.headers["x-guided-decoding"]) == (200, "guidance; checked; retries=2")
+    assert retries_counted() == before + 2
     assert "x-adjusted-fields" not in got.headers
     chunk, count = got.events() if stream else (got.json(), got.json())
     assert [choice["text"] for choice in chunk["choices"]] == ["3"]
@@ -218,13 +268,91 @@ def test_greedy_text_that_is_made_again(
 ) -> None:
     """It is sampled, and the caller is told of that too."""
     service.schema = "{}"
-    service.faults = [NotSatisfied("no")]
-    for _ in range(2):
+    service.faults = [NotSatisfied("no")] * 2
+    for _ in range(3):
         client.will_answer(said("1", 52, EOS, finish="stop"))
     got = ask(server, guided_json={}, temperature=0, n=2)
     assert [choice["text"] for choice in got.json()["choices"]] == ["1", "1"]
     assert got.headers["x-adjusted-fields"] == "temperature"
     assert client.calls[1].params.temperature > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_headers_tell_of_every_text_that_is_made_again(
+    server: Server, client: FakeEngineClient, service: FakeCompileService, stream: bool
+) -> None:
+    """A finished text waits for those of the other prompts, which may have to be made again."""
+    service.schema = "{}"
+    held = Held()
+    client.will_answer(said("1", 52, EOS, finish="stop"))
+    client.will_answer(held, said("2", 53, EOS, finish="stop"))
+    client.will_answer(said("3", 54, EOS, finish="stop"))
+
+    async def asked() -> Exchange:
+        fields = {"prompt": ["hi", "x"], "guided_json": {}, "temperature": 0, "stream": stream}
+        task = asyncio.create_task(exchange(server.app, HI | fields))
+        await held.reached.wait()
+        for _ in range(50):  # the other prompt's text is there, and was checked
+            await asyncio.sleep(0)
+        assert service.checked
+        service.faults = [NotSatisfied("no")]
+        held.release.set()
+        return await task
+
+    got = run(asked())
+    assert got.headers["x-guided-decoding"] == "guidance; checked; retries=1"
+    assert got.headers["x-adjusted-fields"] == "temperature"
+    bodies = got.events() if stream else [got.json()]
+    choices = [choice for body in bodies for choice in body["choices"]]
+    assert {choice["index"]: choice["text"] for choice in choices} == {0: "1", 1: "3"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_vllms_refusal_of_a_checked_text_is_a_400(
+    server: Server,
+    client: FakeEngineClient,
+    service: FakeCompileService,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: bool,
+) -> None:
+    """What vLLM refuses as the caller's fault is one here too."""
+    from adapter.engine import client as engine
+    from adapter.vllm_api import VLLMValidationError
+
+    def refuse(**_fields: Any) -> None:
+        raise VLLMValidationError("vLLM does not like it", parameter="prompt")
+
+    service.schema = "{}"
+    monkeypatch.setattr(engine, "SamplingParams", refuse)
+    got = ask(server, guided_json={}, stream=stream)
+    assert (got.status, got.error()["message"]) == (400, "vLLM does not like it")
+
+
+@pytest.mark.parametrize("beams", [False, True])
+def test_caller_leaves_texts_that_are_to_be_checked(
+    server: Server, client: FakeEngineClient, service: FakeCompileService, beams: bool
+) -> None:
+    """All of the work for them is given up, and none of it waited for."""
+    service.schema = "{}"
+    asked = 4 if beams else 2  # a beam search asks under the mask, too
+    for _ in range(asked):
+        client.will_answer(Held())
+
+    async def left() -> Exchange:
+        got = Exchange()
+        body = HI | {"prompt": ["hi", "x"], "guided_json": {}, "use_beam_search": beams}
+        task = asyncio.create_task(exchange(server.app, body, progress=got))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(client.unfinished) == asked
+        got.left.set()
+        done, _ = await asyncio.wait({task}, timeout=5)
+        assert done
+        return await task
+
+    assert run(left()).status is None
+    assert client.unfinished == set()
+    assert len(client.aborted) == asked
 
 
 @pytest.mark.parametrize(
@@ -277,4 +405,22 @@ def test_constraint_is_in_the_log(
     (line,) = log()
     facts = json.loads(line)
     assert (facts["constraint"], facts["backend"]) == ("regex", "guidance")
+    assert "guided_retries" not in facts
     assert "secret" not in line
+
+
+def test_texts_made_again_are_in_the_log(
+    server: Server,
+    client: FakeEngineClient,
+    service: FakeCompileService,
+    log: Callable[[], list[str]],
+) -> None:
+    """How many, and all of their tokens, also where the request fails in the end."""
+    service.schema = "{}"
+    service.faults = [NotSatisfied("no")] * 6
+    for _ in range(6):
+        client.will_answer(said("1", 52, EOS, finish="stop"))
+    ask(server, guided_json={})
+    (line,) = log()
+    facts = json.loads(line)
+    assert (facts["status"], facts["guided_retries"], facts["completion_tokens"]) == (500, 5, 10)

@@ -76,3 +76,28 @@ def test_min_tokens_and_kept_stops(tokenizer: Any) -> None:
     assert (shown, stop) == (["", "ab", "", ""], "ab")
     kept = begun(tokenizer, ["ab"], include_stop_str_in_output=True)
     assert pieces(kept, "xab") == (["x", "a", "b"], "ab")
+
+
+def test_stop_strings_of_one_character_hold_nothing_back(tokenizer: Any) -> None:
+    """Beside longer ones, also where min_tokens makes text of them."""
+    shown, stop = pieces(begun(tokenizer, ["a", "xyz"], min_tokens=3), "abaxa")
+    assert (shown, stop) == (["a", "b", "a", "", "x"], "a")
+
+
+def test_long_stop_strings(tokenizer: Any) -> None:
+    """The end of a text is not looked through for them: as much as they have is held back."""
+    shown, _ = pieces(begun(tokenizer, ["b" * 256, "c"]), "a" * 260)
+    assert shown == ["a"] * 260 + [""]
+    shown, _ = pieces(begun(tokenizer, ["b" * 257, "c"]), "a" * 260)
+    assert shown == [""] * 256 + ["a"] * 4 + ["a" * 256]
+
+
+def test_it_is_repaired_once() -> None:
+    """A second repair leaves the first as it is."""
+    from adapter.vllm_api import BaseIncrementalDetokenizer
+    from adapter.vllm_patches.detokenizer import hold_back_less
+
+    hold_back_less()
+    repaired = BaseIncrementalDetokenizer.get_next_output_text
+    hold_back_less()
+    assert BaseIncrementalDetokenizer.get_next_output_text is repaired
