@@ -1,7 +1,8 @@
 """An alternative of objects, its members told one by one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, combinations, product
 
 from adapter.json_language.normal_form.forms import Condition, Conditions, Object, Witness
@@ -16,12 +17,14 @@ from adapter.json_language.normal_form.names import (
 )
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.regex.json_text import is_spelled
-from adapter.languages.regex.language import Language
+from adapter.languages.regex.language import is_finite, words
 from adapter.languages.regex.tree import Node
 
 _MOST_PATTERNS = 5
 _MOST_LISTED = 40
 """Names of a pattern that are told one by one, where it has no more of them."""
+_MOST_WORK = 20_000
+"""Terms and moves of a question about the names of a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +94,19 @@ class _View:
 
     def _part(self, found: list[Matching]) -> None:
         """Tell the regions apart; a small one is told name by name."""
-        taken = list(self._names)
+        taken = tuple(self._names)
         for size in range(len(found) + 1):
             for group in combinations(found, size):
                 inside = frozenset(group)
-                tree = region_tree(group, [each for each in found if each not in inside], taken)
-                words, bounded = _words(tree) if found else (None, False)
-                if words is None:
-                    self._regions.append((inside, tree, bounded))
+                outside = tuple(each for each in found if each not in inside)
+                # Without the names that are told already: one less or more changes nothing.
+                whole = region_tree(group, outside, ())
+                bounded = bool(found) and _is_finite(whole)
+                few = _other_words(whole, taken) if bounded else None
+                if few is None:
+                    self._regions.append((inside, region_tree(group, outside, taken), bounded))
                 else:
-                    self._names += words
+                    self._names += few
 
     def _named_values(self) -> dict[str, Conditions | None]:
         """What each name's value has to meet; None where there is no such member."""
@@ -160,10 +166,15 @@ def _union(parts: Iterable[Conditions | None]) -> Conditions | None:
     return frozenset[Condition]().union(*(part for part in found if part is not None))
 
 
-def _words(tree: Node) -> tuple[list[str] | None, bool]:
-    """The words of a language, where they are few; and whether they are finitely many."""
-    language = Language(tree, Budget(20_000))
-    if not language.is_finite():
-        return None, False
-    words = language.words(_MOST_LISTED)
-    return None if words is None else [word for word in words if is_spelled(word)], True
+@lru_cache(256)
+def _is_finite(tree: Node) -> bool:
+    return is_finite(tree, Budget(_MOST_WORK))
+
+
+def _other_words(tree: Node, taken: Collection[str]) -> list[str] | None:
+    """The words of a finite language that are not taken, where they are few."""
+    found = words(tree, _MOST_LISTED + len(taken), Budget(_MOST_WORK))
+    if found is None:
+        return None
+    others = [word for word in found if word not in taken]
+    return [word for word in others if is_spelled(word)] if len(others) <= _MOST_LISTED else None
