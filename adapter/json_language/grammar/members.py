@@ -58,13 +58,29 @@ class Members:
     high: int | None
 
 
-def resolved(one: Object) -> Iterator[Members]:
+class Regions:
+    """The sets of names that no object tells one by one; objects that say the same share them."""
+
+    def __init__(self) -> None:
+        self._trees: dict[tuple[tuple[Matching, ...], ...], dict[tuple[str, ...], Node]] = {}
+
+    def tree(
+        self, inside: tuple[Matching, ...], outside: tuple[Matching, ...], taken: tuple[str, ...]
+    ) -> Node:
+        """The names that match all of some patterns and none of others, and are not taken."""
+        trees = self._trees.setdefault((inside, outside), {})
+        if taken not in trees:
+            trees[taken] = region_tree(inside, outside, taken)
+        return trees[taken]
+
+
+def resolved(one: Object, regions: Regions) -> Iterator[Members]:
     """The alternatives of an object, its witnesses found places.
 
     Raises:
         BudgetExceededError: there are too many.
     """
-    view = _View(one)
+    view = _View(one, regions)
     places = [list(view.places(witness)) for witness in one.witnesses]
     for found in product(*places):
         members = view.members([place for place in found if place is not None])
@@ -79,8 +95,9 @@ _Place = tuple[str | int, Conditions]
 class _View:
     """An object's names: each that is mentioned, and the regions of all others."""
 
-    def __init__(self, one: Object) -> None:
+    def __init__(self, one: Object, regions: Regions) -> None:
         self._one = one
+        self._shared = regions
         sets = [rule.names for rule in one.rules] + [each.names for each in one.witnesses]
         used = set(chain(one.required, *map(mentioned, sets)))
         self._names = [name for name in one.order if name in used]
@@ -100,11 +117,12 @@ class _View:
                 inside = frozenset(group)
                 outside = tuple(each for each in found if each not in inside)
                 # Without the names that are told already: one less or more changes nothing.
-                whole = region_tree(group, outside, ())
+                whole = self._shared.tree(group, outside, ())
                 bounded = bool(found) and _is_finite(whole)
                 few = _other_words(whole, taken) if bounded else None
                 if few is None:
-                    self._regions.append((inside, region_tree(group, outside, taken), bounded))
+                    tree = self._shared.tree(group, outside, taken)
+                    self._regions.append((inside, tree, bounded))
                 else:
                     self._names += few
 

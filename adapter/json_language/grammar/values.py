@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from adapter.json_language.grammar.items import Counted, counted, item_at
-from adapter.json_language.grammar.members import Members, resolved
+from adapter.json_language.grammar.members import Members, Regions, resolved
 from adapter.json_language.normal_form.forms import ANYTHING, Array, Conditions, Form
 from adapter.json_language.normal_form.normalise import Normaliser
 from adapter.languages.budget import Budget, BudgetExceededError
@@ -45,6 +45,7 @@ class Values:
         self._normaliser = normaliser
         self._found: dict[Conditions, Value] = {}
         self._few: dict[Conditions, list[str] | None] = {}
+        self._regions = Regions()
         waiting = [root]
         while waiting:
             conditions = waiting.pop()
@@ -74,7 +75,7 @@ class Values:
             form,
             _text(form.strings),
             [self._array(array) for array in form.arrays],
-            [members for one in form.objects for members in resolved(one)],
+            [members for one in form.objects for members in resolved(one, self._regions)],
         )
 
     def _array(self, array: Array) -> Array | Counted:

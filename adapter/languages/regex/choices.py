@@ -5,7 +5,15 @@ from functools import lru_cache
 from itertools import groupby, takewhile
 
 from adapter.languages.characters import CHARACTERS, intersection, only
-from adapter.languages.regex.tree import EMPTY, Chars, Node, PatternError, choice, sequence
+from adapter.languages.regex.tree import (
+    EMPTY,
+    Chars,
+    Node,
+    PatternError,
+    Sequence,
+    choice,
+    sequence,
+)
 
 # A level of the trie makes up to three nodes: sequence, choice, and the repeat of an optional one.
 _TRIE_DEPTH = 30
@@ -32,7 +40,7 @@ def _char(char: str) -> Node:
 
 
 def _literal(text: str) -> Node:
-    return sequence(map(_char, text))
+    return _char(text) if len(text) == 1 else Sequence(tuple(map(_char, text)))
 
 
 def _trie(texts: list[str], start: int, depth: int) -> Node:

@@ -1,6 +1,7 @@
 """Languages of strings as the JSON texts that spell them, each in one way."""
 
 from functools import cache, lru_cache
+from operator import is_
 
 from adapter.languages.characters import TEXT, complement, intersection, only
 from adapter.languages.regex.tree import (
@@ -50,13 +51,21 @@ def json_content(node: Node) -> Node:
         case All(parts):
             return _common(parts)
         case Repeat(inner, low, high):
-            return repeat(json_content(inner), low, high)
+            content = json_content(inner)
+            return node if content is inner else repeat(content, low, high)
         case Sequence(parts):
-            return sequence(map(json_content, parts))
+            spelled = [*map(json_content, parts)]
+            return node if _are_same(spelled, parts) else sequence(spelled)
         case Choice(options):
-            return choice(map(json_content, options))
+            spelled = [*map(json_content, options)]
+            return node if _are_same(spelled, options) else choice(spelled)
         case Chars():
-            return _character(node)
+            return _escaped(node) or node
+
+
+def _are_same(spelled: list[Node], nodes: tuple[Node, ...]) -> bool:
+    """Whether all stand for themselves, as most texts do."""
+    return all(map(is_, spelled, nodes))
 
 
 def _common(parts: tuple[Node, ...]) -> Node:
@@ -67,11 +76,12 @@ def _common(parts: tuple[Node, ...]) -> Node:
 
 
 @lru_cache(4096)
-def _character(chars: Chars) -> Node:
+def _escaped(chars: Chars) -> Node | None:
+    """None where they stand for themselves."""
     plain = counted(intersection(chars.ranges, _PLAIN), 1, 1)
     letters = [letter for char, letter in ESCAPES.items() if intersection(chars.ranges, only(char))]
     if not letters:
-        return plain
+        return None if plain == chars else plain
     return choice([plain, sequence([Chars(only("\\")), Chars(only("".join(letters)))])])
 
 
