@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, combinations, product
 
-from adapter.json_language.normal_form.forms import Condition, Conditions, Object, Witness
+from adapter.json_language.normal_form.forms import ANYTHING, Condition, Conditions, Object, Witness
 from adapter.json_language.normal_form.names import (
     Listed,
     Matching,
@@ -18,7 +18,7 @@ from adapter.json_language.normal_form.names import (
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.regex.json_text import is_spelled
 from adapter.languages.regex.language import is_finite, words
-from adapter.languages.regex.tree import Node
+from adapter.languages.regex.tree import ANY_TEXT, Node
 
 _MOST_PATTERNS = 5
 _MOST_LISTED = 40
@@ -56,6 +56,9 @@ class Members:
     others: tuple[Others, ...]
     low: int
     high: int | None
+
+
+ANY_MEMBERS = Members((), (Others(ANY_TEXT, ANYTHING),), 0, None)
 
 
 class Regions:

@@ -2,11 +2,12 @@
 
 Negation is pushed inwards until it is about types, bounds, names and counts (not-elimination,
 arXiv 2104.14828), and what no value can meet is left out on the way (compare witness generation,
-arXiv 2202.12849). A form may allow more than its schema where a keyword cannot be stated; then
-`complete` is False.
+arXiv 2202.12849). A form may allow more than its schema where a keyword cannot be stated, or takes
+too many alternatives; then `complete` is False.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
@@ -35,8 +36,15 @@ from adapter.languages.regex.tree import PatternError
 _MOST_ALTERNATIVES = 64
 """Of one type, in one form."""
 
+_MOST_OF_ONE_OF = 3_000
+"""Alternatives that are looked at to tell the branches of one oneOf apart."""
+
 _MOST_TOGETHER = 5
 """Schemas of an anyOf whose evaluated names and items are told apart by who of them is met."""
+
+
+class _TooManyError(NotHeldError):
+    """There would be too many alternatives in one form."""
 
 
 class Normaliser:
@@ -62,7 +70,11 @@ class Normaliser:
         """
         if conditions not in self._forms:
             parts = (self._of(condition, False) for condition in sorted(conditions))
-            self._forms[conditions] = self._common(parts)
+            try:
+                self._forms[conditions] = self._common(parts)
+            except _TooManyError:
+                self.complete = False
+                self._forms[conditions] = ANY
         return self._forms[conditions]
 
     def is_empty(self, conditions: Conditions) -> bool:
@@ -128,7 +140,11 @@ class Normaliser:
     def _common(self, parts: Iterable[Form]) -> Form:
         form = ANY
         for part in parts:
-            form = self._pruned(form.meet(part))
+            try:
+                form = self._pruned(form.meet(part))
+            except _TooManyError:  # what the others say still holds
+                self.complete = False
+                form = form.meet(_ALL_EVALUATED)
         return form
 
     def _either(self, parts: Iterable[Form]) -> Form:
@@ -143,7 +159,7 @@ class Normaliser:
             form = replace(form, objects=tuple(filter(self._is_possible, form.objects)))
         form = absorbed(form)
         if max(map(len, (form.objects, form.arrays, form.strings))) > _MOST_ALTERNATIVES:
-            raise BudgetExceededError
+            raise _TooManyError
         return form
 
     def _is_possible(self, one: Object) -> bool:
@@ -206,23 +222,43 @@ class Normaliser:
 
     def _one_of(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
         schemas = _schemas_of(node, "oneOf")
-        overlaps = self._overlaps(schemas, node)
         if met:
-            alternatives = [
-                self._common(
-                    [
-                        self._schema(schema, True, noted),
-                        *(self._schema(schemas[j], False, False) for j in overlaps[i]),
-                    ]
-                )
-                for i, schema in enumerate(schemas)
-            ]
-            yield self._either(alternatives)
+            yield self._exactly_one(schemas, node, noted)
         else:
+            overlaps = self._overlaps(schemas, node)
             none = self._all(schemas, False, noted)
             pairs = [(i, j) for i, others in enumerate(overlaps) for j in others if i < j]
             both = [self._all([schemas[i], schemas[j]], True, noted) for i, j in pairs]
             yield self._either([none, *both])
+
+    def _exactly_one(self, schemas: list[Any], node: Mapping[str, Any], noted: bool) -> Form:
+        try:
+            with self._within(_MOST_OF_ONE_OF):
+                return self._either(self._told_apart(schemas, node, noted))
+        except (BudgetExceededError, _TooManyError):
+            self.complete = False
+            return self._either(self._schema(schema, True, noted) for schema in schemas)
+
+    def _told_apart(
+        self, schemas: list[Any], node: Mapping[str, Any], noted: bool
+    ) -> Iterator[Form]:
+        """Each schema without what another one of them allows as well."""
+        overlaps = self._overlaps(schemas, node)
+        for i, schema in enumerate(schemas):
+            others = (self._schema(schemas[j], False, False) for j in overlaps[i])
+            yield self._common([self._schema(schema, True, noted), *others])
+
+    @contextmanager
+    def _within(self, most: int) -> Iterator[None]:
+        """Spends no more than so much of what is left."""
+        outer = self._budget
+        inner = self._budget = Budget(min(most, outer.left))
+        given = inner.left
+        try:
+            yield
+        finally:
+            self._budget = outer
+            outer.spend(given - max(inner.left, 0))
 
     def _overlaps(self, schemas: list[Any], node: Mapping[str, Any]) -> list[list[int]]:
         """For each schema the others that a value of the node's type may satisfy as well."""
