@@ -43,7 +43,8 @@ from adapter.languages import exact_json
 from adapter.languages.budget import BudgetExceededError
 from adapter.languages.grammar.write import as_ebnf, as_lark
 from adapter.languages.json_schema.documents import METASCHEMAS, Documents
-from adapter.languages.json_schema.read import read_schema, without_formats
+from adapter.languages.json_schema.read import read_schema, without_formats, without_unknown_draft
+from adapter.languages.json_schema.references import are_paths
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.choices import choices
 from adapter.languages.regex.language import is_empty
@@ -187,7 +188,7 @@ class ConstraintCompiler:
         known: the schema as llguidance's own reader is given it, which follows some references that
         the normal form does not, and takes schemas that are too large for it.
         """
-        part = Part("guidance", "json", exact_json.dumps(known))
+        part = Part("guidance", "json", exact_json.dumps(without_unknown_draft(known)))
         try:
             own = self._held(schema)
         except SchemaError:
@@ -209,10 +210,11 @@ class ConstraintCompiler:
             return part, _NAMES, False
         if fault := validation.check_fault(known):
             raise Refused(f"{constraint.field}: {fault}.")
-        part = Part("guidance", "json-lenient", exact_json.dumps(known))
-        self._compile_part(part)  # which follows all references
+        lenient = Part("guidance", "json-lenient", part.text)
+        if own is None or not are_paths(known):
+            self._compile_part(lenient)  # which follows all references
         if own is None:
-            return part, _NAMES, True
+            return lenient, _NAMES, True
         return Part("guidance", "lark", own.lark), _members(own.places), True
 
     def _raise_closer_reason(self, part: Part) -> None:

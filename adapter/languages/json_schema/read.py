@@ -117,3 +117,21 @@ def without_formats(schema: Schema, known: Callable[[str], bool]) -> Schema:
         return {key: value for key, value in node.items() if key != "format"}
 
     return as_schema(rewrite(schema, change))
+
+
+_DRAFTS = frozenset(
+    (
+        "http://json-schema.org/draft-04/schema",
+        "http://json-schema.org/draft-06/schema",
+        "http://json-schema.org/draft-07/schema",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    )
+)
+
+
+def without_unknown_draft(schema: Schema) -> Schema:
+    """Leave out a `$schema` that names no draft, as validators do: a library would look for it."""
+    if isinstance(schema, bool) or str(schema.get("$schema")).rstrip("#") in _DRAFTS:
+        return schema
+    return {name: value for name, value in schema.items() if name != "$schema"}
