@@ -446,3 +446,61 @@ def test_names_without_a_spelling_are_left_out() -> None:
     assert found.complete
     assert read('{"a":1}') == -1
     assert "u0001" not in found.lark
+
+
+_PAIRS = [
+    {"anyOf": [{"required": [name], "properties": {name: {}}} for name in (f"a{n}", f"b{n}")]}
+    for n in range(8)
+]
+_ONE_OF_EACH = {f"{'ab'[n % 2]}{n}": 0 for n in range(8)}
+_BRANCHES = [
+    {"properties": {"kind": {"const": number}, f"a{number}": {"type": "integer"}}}
+    for number in range(100)
+]
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (
+            {"type": "object", "properties": {"n": {"type": "integer"}}, "allOf": _PAIRS},
+            [_ONE_OF_EACH, {"n": 1} | _ONE_OF_EACH],
+            [[], {"n": "x"}],
+        ),
+        (
+            {"type": "object", "required": ["n"], "properties": {"n": {"oneOf": _BRANCHES}}},
+            [{"n": {"kind": 3, **{f"a{n}": "" for n in range(100) if n != 3}}}],
+            [{}, {"m": 1}],
+        ),
+        (
+            {
+                "allOf": [*_PAIRS, {"properties": {"n": {"type": "integer"}}}],
+                "type": "object",
+                "unevaluatedProperties": False,
+            },
+            [_ONE_OF_EACH, {"n": 2} | _ONE_OF_EACH],
+            [[], 5],
+        ),
+        (
+            {
+                "patternProperties": {f"^{letter}": {} for letter in "abcdef"},
+                "additionalProperties": {"type": "array"},
+                "required": ["n"],
+                "type": "object",
+            },
+            [{"n": [], "a": 1}],
+            [5, "x"],
+        ),
+    ],
+)
+def test_what_is_too_much_at_once_is_left_to_the_check(
+    schema: Any, good: list[Any], bad: list[Any]
+) -> None:
+    """The rest of the schema is held, and no text that it allows is lost."""
+    found, read = reader(schema)
+    assert not found.complete
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid
+    assert [value for value in good if not is_valid(value)] == []
+    assert [value for value in good if read(json.dumps(value)) != -1] == []
+    assert [value for value in bad if read(json.dumps(value)) == -1] == []
+    assert [value for value in bad if is_valid(value)] == []
