@@ -440,12 +440,56 @@ def test_what_is_not_stated_is_checked(schema: Any) -> None:
     assert not held(schema).complete
 
 
-def test_names_without_a_spelling_are_left_out() -> None:
-    """A mask that began one could not end it."""
-    found, read = reader({"patternProperties": {r"^[\x01a]$": {}}, "additionalProperties": False})
+CONTROLS = [chr(point) for point in range(0x20)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "good"),
+    [
+        ({"enum": CONTROLS}, CONTROLS),
+        ({"enum": [f"a{char}b" for char in CONTROLS]}, [f"a{char}b" for char in CONTROLS]),
+        ({"const": "".join(CONTROLS)}, ["".join(CONTROLS)]),
+        ({"const": "".join(CONTROLS[1:]), "minLength": 31}, ["".join(CONTROLS[1:])]),
+        ({"enum": ["\x01", "\x02c"], "pattern": ".c"}, ["\x02c"]),
+        ({"enum": ["\x01", "a"], "not": {"const": "a"}}, ["\x01"]),
+        ({"type": "string", "not": {"const": "\x01"}}, ["a", ""]),
+        ({"const": {"\x01": ["\x1f"]}}, [{"\x01": ["\x1f"]}]),
+        (
+            {"properties": {"\x01": {"const": 1}}, "additionalProperties": {"const": 2}},
+            [{"\x01": 1}, {"a": 2, "\x01": 1}],
+        ),
+        (
+            {"patternProperties": {r"^[\x01a]$": {}}, "additionalProperties": False},
+            [{"a": 1}, {"\x01": 1}],
+        ),
+        ({"type": "string", "pattern": r"^[\x01-\x05]+$"}, ["\x01\x05"]),
+    ],
+    ids=lambda value: json.dumps(value)[:60],
+)
+def test_control_characters_are_spelled(schema: Any, good: list[Any]) -> None:
+    """As json.dumps does it, and in no other way."""
+    found, read = reader(schema)
     assert found.complete
-    assert read('{"a":1}') == -1
-    assert "u0001" not in found.lark
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid
+    for value in good:
+        text = json.dumps(value)
+        assert is_valid(value)
+        assert read(text) == -1, text
+        for other in (text.replace("\\n", "\\u000a"), text.replace("001f", "001F")):
+            assert (read(other) == -1) == (other == text), other
+    for value in (
+        "a",
+        "b",
+        "\x01",
+        "\x02",
+        "\x01b",
+        "\x02c",
+        1,
+        {"\x01": 2},
+        {"b": 1},
+        {"\x02": 1},
+    ):
+        assert is_valid(value) or read(json.dumps(value)) != -1, value
 
 
 _PAIRS = [

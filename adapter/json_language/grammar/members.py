@@ -16,7 +16,6 @@ from adapter.json_language.normal_form.names import (
     region_tree,
 )
 from adapter.languages.budget import Budget, BudgetExceededError
-from adapter.languages.regex.json_text import is_spelled
 from adapter.languages.regex.language import is_finite, words
 from adapter.languages.regex.tree import ANY_TEXT, Node
 
@@ -198,4 +197,4 @@ def _other_words(tree: Node, taken: Collection[str]) -> list[str] | None:
     if found is None:
         return None
     others = [word for word in found if word not in taken]
-    return [word for word in others if is_spelled(word)] if len(others) <= _MOST_LISTED else None
+    return others if len(others) <= _MOST_LISTED else None

@@ -31,7 +31,7 @@ from adapter.json_language.normal_form.schemas import NotHeldError, Schemas
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.language import Language
-from adapter.languages.regex.tree import PatternError
+from adapter.languages.regex.tree import Node, PatternError, classes
 
 _MOST_ALTERNATIVES = 64
 """Of one type, in one form."""
@@ -348,7 +348,10 @@ def _schemas_of(node: Mapping[str, Any], keyword: str) -> list[Any]:
     return schemas
 
 
-def _no_text(tree: Any) -> bool:
+def _no_text(tree: Node) -> bool:
+    # A language has no NUL, which a string of JSON that is given whole may have.
+    if any(chars.ranges[0][0] == 0 for chars in classes(tree)):
+        return False
     return Language(tree, Budget(20_000)).is_empty()
 
 

@@ -509,3 +509,18 @@ def test_many_alternatives_may_begin_in_one_place(make: Make) -> None:
     ]
     guide = make(Kind.JSON, {"oneOf": options}, "auto")()
     assert takes(guide, ids('{"name7":1,"kind":39}'), exact=False)
+
+
+def test_control_characters_in_values(make: Make, backend: str) -> None:
+    """They are held as their escapes, whoever is named, in values and in names."""
+    schema = {
+        "type": "object",
+        "properties": {"a\x01": {"const": "\0\x1f\n"}, "b": {"type": "string"}},
+        "required": ["a\x01"],
+        "additionalProperties": False,
+    }
+    guide = make(Kind.JSON, schema, backend)()
+    assert holds(guide, json.dumps({"a\x01": "\0\x1f\n"}, separators=(",", ":")))
+    assert holds(guide, json.dumps({"a\x01": "\0\x1f\n", "b": "x"}, separators=(",", ":")))
+    for wrong in ({"a\x01": "\0\x1f"}, {"a": "\0\x1f\n"}, {}):
+        assert not holds(guide, json.dumps(wrong, separators=(",", ":")))
