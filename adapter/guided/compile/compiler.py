@@ -23,7 +23,7 @@ from adapter.errors import one_line
 from adapter.guided.backends.outlines_schema import regex_of_schema
 from adapter.guided.backends.registry import Libraries, Maker, Preparing
 from adapter.guided.compile import validation
-from adapter.guided.compile.cost import expected_seconds
+from adapter.guided.compile.cost import affordable_beginnings, expected_seconds
 from adapter.guided.compile.fit import check_names_are_counted
 from adapter.guided.constraint import (
     AUTO,
@@ -81,6 +81,9 @@ _NAMES = Members()
 # How many times as long as it may take an estimate has to be, to be sure.
 _FAR = 1.5
 
+# Seconds that a named library may take over texts to choose from; the guard holds more of them.
+_QUICK = 0.3
+
 # States of a whitespace pattern: each costs the engine two masks.
 _MOST_RUNS = 256
 
@@ -127,9 +130,18 @@ class ConstraintCompiler:
         if constraint.kind is Kind.GRAMMAR:
             return self._first(constraint, _grammar_parts(constraint))
         if constraint.kind is Kind.CHOICE:
-            node = choices(json.loads(constraint.text))
-            return self._first(constraint, _regex_parts(constraint, node, seconds))
+            return self._choice(constraint, json.loads(constraint.text), seconds)
         return self._regex(constraint, seconds)
+
+    def _choice(self, constraint: Constraint, texts: list[str], seconds: float) -> Compiled:
+        node, backend = choices(texts), constraint.backend
+        if expected_seconds(backend, node) < _QUICK or "\0" in "".join(texts):
+            return self._first(constraint, _regex_parts(constraint, node, seconds))
+        # What the guard holds already, the library need not be told as a whole.
+        guard = Part("guidance", "regex", to_rust(node))
+        told = affordable_beginnings(backend, texts, _QUICK)
+        parts = [guard, *_regex_parts(constraint, told, seconds)]
+        return self._from_parts(list(map(self._prepared, parts)), backend, None)
 
     def _regex(self, constraint: Constraint, seconds: float) -> Compiled:
         node = parse(constraint.text)

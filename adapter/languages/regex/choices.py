@@ -6,6 +6,7 @@ from itertools import groupby, takewhile
 
 from adapter.languages.characters import CHARACTERS, intersection, only
 from adapter.languages.regex.tree import (
+    ANY_TEXT,
     EMPTY,
     Chars,
     Node,
@@ -29,6 +30,15 @@ def choices(texts: Iterable[str]) -> Node:
     if not ordered:
         raise PatternError("there are no texts to choose from")
     return _trie(ordered, 0, 0)
+
+
+def beginnings(texts: Iterable[str], length: int) -> Node:
+    """The texts, which have no NUL, of which those that are longer begin so and go on in any way."""
+    every = set(texts)
+    short = [text for text in every if len(text) <= length]
+    longer = {text[:length] for text in every if len(text) > length}
+    options = [choices(short)] if short else []
+    return choice([*options, sequence([choices(longer), ANY_TEXT])] if longer else options)
 
 
 @lru_cache(4096)

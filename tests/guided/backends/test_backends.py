@@ -101,6 +101,18 @@ def test_choices_with_nul(make: Make, backend: str) -> None:
         assert language(make(Kind.CHOICE, texts, backend)()) == {text.encode() for text in texts}
 
 
+def test_many_choices_are_exact(make: Make, backend: str) -> None:
+    """Of those that would cost a library too much, the guard holds what it is not told."""
+    random = Random(0)
+    texts = ["".join(random.choices("abcdefgh é", k=random.randint(5, 30))) for _ in range(600)]
+    start = make(Kind.CHOICE, texts, backend)
+    for text in texts[:50]:
+        guide = start()
+        assert holds(guide, text)
+        for other in (text[:-1], text + "a", text[::-1], "z" + text):
+            assert holds(guide, other) == (other in texts)
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_are_exact(make: Make, backend: str, name: str) -> None:
     """A text is one of the choices, each of which can be made."""
