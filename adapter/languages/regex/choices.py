@@ -33,7 +33,7 @@ def choices(texts: Iterable[str]) -> Node:
 
 
 def beginnings(texts: Iterable[str], length: int) -> Node:
-    """The texts, which have no NUL, of which those that are longer begin so and go on in any way."""
+    """Texts without NUL, of which those that are longer begin so and go on in any way."""
     every = set(texts)
     short = [text for text in every if len(text) <= length]
     longer = {text[:length] for text in every if len(text) > length}
