@@ -165,13 +165,14 @@ class Normaliser:
     def _is_possible(self, one: Object) -> bool:
         if one.high is not None and max(len(one.required), one.low) > one.high:
             return False
+        of_name = _conditions_of(one)
         for name in one.required:
-            needed = self._conditions_of(one, name)
+            needed = of_name(name)
             if needed is None or (len(needed) > 1 and self.is_empty(needed)):
                 return False
         return all(
             not isinstance(witness.names, Listed)
-            or any(self._conditions_of(one, name) is not None for name in witness.names.names)
+            or any(of_name(name) is not None for name in witness.names.names)
             for witness in one.witnesses
         )
 
@@ -182,14 +183,6 @@ class Normaliser:
         if one.rest is None and len(one.prefix) < one.low:
             return False
         return not any(len(each) > 1 and self.is_empty(each) for each in needed)
-
-    @staticmethod
-    def _conditions_of(one: Object, name: str) -> Conditions | None:
-        """What a member's value has to meet; None where there is no such member."""
-        found = [rule.conditions for rule in one.rules if has(rule.names, name)]
-        if None in found:
-            return None
-        return frozenset[Condition]().union(*(each for each in found if each is not None))
 
     # --- keywords that apply schemas to the same value
 
@@ -324,6 +317,26 @@ class Normaliser:
 _ALL_EVALUATED = replace(
     ANY, arrays=(Array(evaluated=None),), objects=(Object(evaluated=ALL_NAMES),)
 )
+
+
+def _conditions_of(one: Object) -> Callable[[str], Conditions | None]:
+    """What a member's value has to meet; None where there is no such member."""
+    listed: dict[str, list[Conditions | None]] = {}
+    others: list[Rule] = []
+    for rule in one.rules:
+        if isinstance(rule.names, Listed):  # as most rules, which are not asked about each name
+            for name in rule.names.names:
+                listed.setdefault(name, []).append(rule.conditions)
+        else:
+            others.append(rule)
+
+    def of_name(name: str) -> Conditions | None:
+        found = listed.get(name, []) + [each.conditions for each in others if has(each.names, name)]
+        if None in found:
+            return None
+        return frozenset[Condition]().union(*(each for each in found if each is not None))
+
+    return of_name
 
 
 def _dependent(node: Mapping[str, Any], keyword: str, met: bool) -> dict[str, Any]:
