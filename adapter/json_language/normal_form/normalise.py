@@ -36,6 +36,9 @@ from adapter.languages.regex.tree import Node, PatternError, classes
 _MOST_ALTERNATIVES = 64
 """Of one type, in one form."""
 
+_MOST_COMPARED = 512
+"""Alternatives that are compared, each with each, to find those that are within others."""
+
 _MOST_OF_ONE_OF = 3_000
 """Alternatives that are looked at to tell the branches of one oneOf apart."""
 
@@ -157,6 +160,8 @@ class Normaliser:
             form = replace(form, arrays=tuple(filter(self._is_possible_array, form.arrays)))
         if len(form.objects) > 1:
             form = replace(form, objects=tuple(filter(self._is_possible, form.objects)))
+        if max(len(form.objects), len(form.arrays)) > _MOST_COMPARED:
+            raise _TooManyError
         form = absorbed(form)
         if max(map(len, (form.objects, form.arrays, form.strings))) > _MOST_ALTERNATIVES:
             raise _TooManyError

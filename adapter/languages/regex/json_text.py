@@ -43,7 +43,9 @@ def json_string(node: Node) -> Node:
     else left out. All else stands for itself.
     """
     quote = Chars(only('"'))
-    content = _numbered if any(map(_names_control, classes(node))) else _plain
+    # The least character first: few classes have to be looked at.
+    controls = (each for each in classes(node) if each.ranges[0][0] < ord(" "))
+    content = _numbered if any(map(_names_control, controls)) else _plain
     return sequence([quote, _content(node, content), quote])
 
 
@@ -60,7 +62,9 @@ def _content(node: Node, escaped: "_Escaped") -> Node:
             content = of(inner)
             return node if content is inner else repeat(content, low, high)
         case Sequence(parts):
-            spelled = [*map(of, parts)]
+            spelled = [
+                (escaped(part) or part) if isinstance(part, Chars) else of(part) for part in parts
+            ]
             return node if _are_same(spelled, parts) else sequence(spelled)
         case Choice(options):
             spelled = [*map(of, options)]
