@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 Library = Literal["guidance", "xgrammar", "outlines", "lm-format-enforcer"]
@@ -102,20 +102,25 @@ class Program:
 
     def dumps(self) -> str:
         """As text, without a line end."""
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(self, default=_fields, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def loads(cls, text: str) -> "Program":
         """Read what dumps() wrote."""
-        fields = json.loads(text)
-        whitespace, members = fields["whitespace"], fields["members"]
+        given = json.loads(text)
+        whitespace, members = given["whitespace"], given["members"]
         return cls(
-            parts=tuple(Part(**part) for part in fields["parts"]),
+            parts=tuple(Part(**part) for part in given["parts"]),
             whitespace=None if whitespace is None else Whitespace.of(whitespace),
             members=None if members is None else Members.of(members),
-            eos_token_ids=tuple(fields["eos_token_ids"]),
-            eos_last=fields["eos_last"],
+            eos_token_ids=tuple(given["eos_token_ids"]),
+            eos_last=given["eos_last"],
         )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """What a dataclass holds; unlike asdict() without a copy of what is inside."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +149,9 @@ def read_request(text: str) -> tuple[Focus, str]:
     head, _, program = text.rpartition("\n")
     if not head:
         return NO_FOCUS, program
-    fields = json.loads(head)
-    among = fields["among"]
+    given = json.loads(head)
+    among = given["among"]
     focus = Focus(
-        tuple(fields["begun"]), None if among is None else tuple(among), tuple(fields["but"])
+        tuple(given["begun"]), None if among is None else tuple(among), tuple(given["but"])
     )
     return focus, program

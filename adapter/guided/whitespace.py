@@ -27,7 +27,7 @@ DEFAULT = Whitespace(
 
 # The automaton's first states; after them, for each state of the pattern, one behind an opening
 # character and one behind any other.
-_DEAD, _START, _STRING, _ESCAPE, _RUNS = range(5)
+_DEAD, _START, _STRING, _ESCAPE, _U, _U0, _U00, _U000, _U001, _RUNS = range(10)
 _OPENS = b"{[:,"
 _CLOSES = b"}]:,"
 
@@ -44,6 +44,13 @@ def automaton(whitespace: Whitespace) -> Table:
     # One spelling for each character: of a name written otherwise (`"\\u0061"` for `"a"`) a library
     # does not see that it is the name.
     table[_ESCAPE, list(b'"\\bfnrt')] = _STRING
+    # Control characters that no letter stands for are spelled by number.
+    table[_ESCAPE, ord("u")] = _U
+    table[_U, ord("0")] = _U0
+    table[_U0, ord("0")] = _U00
+    table[_U00, list(b"01")] = _U000, _U001
+    table[_U000, list(b"01234567bef")] = _STRING
+    table[_U001, list(b"0123456789abcdef")] = _STRING
     for after_open in (True, False):
         for run in range(count):
             row = table[_run_state(run, after_open)]

@@ -343,8 +343,10 @@ def constraint(field: str) -> tuple[Check, ...]:
 
 
 def _refuse_nul(field: str, kind: Kind, backend: str) -> None:
-    """In JSON only an escape by number could write a NUL, and patterns and grammars spell it. A
-    text to choose from may hold one, where the library takes it."""
+    """Patterns and grammars spell a NUL. A value of a schema may hold one, and a text to choose
+    from where the library takes it."""
+    if kind is Kind.JSON:
+        return
     if kind is not Kind.CHOICE:
         raise InvalidRequest(f"{field} {_NUL}.", param=field)
     if backend == OUTLINES:

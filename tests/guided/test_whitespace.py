@@ -114,7 +114,10 @@ def test_no_whitespace_around_the_text(pattern: str | None, blank: str) -> None:
         (r'["\\\"  "]', True),
         (r'["\\\\","  "]', True),
         (r'{"  :  ":"  "}', True),
-        (r'["\u0001"]', False),
+        (r'["\u0001 \u0000\u001f"]', True),
+        (r'["\u001F"]', False),
+        (r'["\u0008"]', False),
+        (r'["\u0020"]', False),
         (r'["\u0022"]', False),  # one spelling for each character
         (r'["\u0061"]', False),
         (r'["\u000a"]', False),

@@ -452,9 +452,111 @@ def test_what_is_not_stated_is_checked(schema: Any) -> None:
     assert not held(schema).complete
 
 
-def test_names_without_a_spelling_are_left_out() -> None:
-    """A mask that began one could not end it."""
-    found, read = reader({"patternProperties": {r"^[\x01a]$": {}}, "additionalProperties": False})
+CONTROLS = [chr(point) for point in range(0x20)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "good"),
+    [
+        ({"enum": CONTROLS}, CONTROLS),
+        ({"enum": [f"a{char}b" for char in CONTROLS]}, [f"a{char}b" for char in CONTROLS]),
+        ({"const": "".join(CONTROLS)}, ["".join(CONTROLS)]),
+        ({"const": "".join(CONTROLS[1:]), "minLength": 31}, ["".join(CONTROLS[1:])]),
+        ({"enum": ["\x01", "\x02c"], "pattern": ".c"}, ["\x02c"]),
+        ({"enum": ["\x01", "a"], "not": {"const": "a"}}, ["\x01"]),
+        ({"type": "string", "not": {"const": "\x01"}}, ["a", ""]),
+        ({"const": {"\x01": ["\x1f"]}}, [{"\x01": ["\x1f"]}]),
+        (
+            {"properties": {"\x01": {"const": 1}}, "additionalProperties": {"const": 2}},
+            [{"\x01": 1}, {"a": 2, "\x01": 1}],
+        ),
+        (
+            {"patternProperties": {r"^[\x01a]$": {}}, "additionalProperties": False},
+            [{"a": 1}, {"\x01": 1}],
+        ),
+        ({"type": "string", "pattern": r"^[\x01-\x05]+$"}, ["\x01\x05"]),
+    ],
+    ids=lambda value: json.dumps(value)[:60],
+)
+def test_control_characters_are_spelled(schema: Any, good: list[Any]) -> None:
+    """As json.dumps does it, and in no other way."""
+    found, read = reader(schema)
     assert found.complete
-    assert read('{"a":1}') == -1
-    assert "u0001" not in found.lark
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid
+    for value in good:
+        text = json.dumps(value)
+        assert is_valid(value)
+        assert read(text) == -1, text
+        for other in (text.replace("\\n", "\\u000a"), text.replace("001f", "001F")):
+            assert (read(other) == -1) == (other == text), other
+    for value in (
+        "a",
+        "b",
+        "\x01",
+        "\x02",
+        "\x01b",
+        "\x02c",
+        1,
+        {"\x01": 2},
+        {"b": 1},
+        {"\x02": 1},
+    ):
+        assert is_valid(value) or read(json.dumps(value)) != -1, value
+
+
+_PAIRS = [
+    {"anyOf": [{"required": [name], "properties": {name: {}}} for name in (f"a{n}", f"b{n}")]}
+    for n in range(8)
+]
+_ONE_OF_EACH = {f"{'ab'[n % 2]}{n}": 0 for n in range(8)}
+_BRANCHES = [
+    {"properties": {"kind": {"const": number}, f"a{number}": {"type": "integer"}}}
+    for number in range(100)
+]
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (
+            {"type": "object", "properties": {"n": {"type": "integer"}}, "allOf": _PAIRS},
+            [_ONE_OF_EACH, {"n": 1} | _ONE_OF_EACH],
+            [[], {"n": "x"}],
+        ),
+        (
+            {"type": "object", "required": ["n"], "properties": {"n": {"oneOf": _BRANCHES}}},
+            [{"n": {"kind": 3, **{f"a{n}": "" for n in range(100) if n != 3}}}],
+            [{}, {"m": 1}],
+        ),
+        (
+            {
+                "allOf": [*_PAIRS, {"properties": {"n": {"type": "integer"}}}],
+                "type": "object",
+                "unevaluatedProperties": False,
+            },
+            [_ONE_OF_EACH, {"n": 2} | _ONE_OF_EACH],
+            [[], 5],
+        ),
+        (
+            {
+                "patternProperties": {f"^{letter}": {} for letter in "abcdef"},
+                "additionalProperties": {"type": "array"},
+                "required": ["n"],
+                "type": "object",
+            },
+            [{"n": [], "a": 1}],
+            [5, "x"],
+        ),
+    ],
+)
+def test_what_is_too_much_at_once_is_left_to_the_check(
+    schema: Any, good: list[Any], bad: list[Any]
+) -> None:
+    """The rest of the schema is held, and no text that it allows is lost."""
+    found, read = reader(schema)
+    assert not found.complete
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid
+    assert [value for value in good if not is_valid(value)] == []
+    assert [value for value in good if read(json.dumps(value)) != -1] == []
+    assert [value for value in bad if read(json.dumps(value)) == -1] == []
+    assert [value for value in bad if is_valid(value)] == []

@@ -192,14 +192,10 @@ def test_grammars_of_lm_format_enforcer() -> None:
     [
         ({"guided_regex": "a\0"}, "guided_regex"),
         ({"guided_grammar": 'start: "\0"'}, "guided_grammar"),
-        ({"guided_json": {"const": "\0"}}, "guided_json"),
-        ({"guided_json": {"properties": {"a\0": {}}}}, "guided_json"),
-        ({"guided_json": {"pattern": "\\\\\0"}}, "guided_json"),
-        (json_schema(schema={"const": "\0"}), "response_format"),
     ],
 )
 def test_nul_is_refused(fields: dict[str, Any], field: str) -> None:
-    """A NUL, which would end the text inside a library, is refused wherever it stands."""
+    """A NUL, which would end the text inside a library, is refused in a pattern and a grammar."""
     error = refusal(**fields)
     assert error.param == field
     assert "NUL" in error.message
@@ -211,13 +207,16 @@ def test_nul_is_refused(fields: dict[str, Any], field: str) -> None:
         {"guided_regex": r"[^\u0000-\u001f]"},
         {"guided_json": {"pattern": r"[^\u0000-\u001f]"}},
         {"guided_json": {"pattern": r"[^\\\u0000]"}},
+        {"guided_json": {"const": "\0"}},
+        {"guided_json": {"properties": {"a\0": {}}}},
+        json_schema(schema={"const": "\0"}),
         {"guided_choice": [r"\u0000", r"\\u0000"]},
         {"guided_grammar": r"start: /[^\u0000]/"},
     ],
     ids=str,
 )
 def test_name_of_nul_is_no_nul(fields: dict[str, Any]) -> None:
-    r"""A text that spells \u0000, as a pattern does, holds no NUL."""
+    r"""A text that spells \u0000, as a pattern and the JSON of a schema do, holds no NUL."""
     assert constraint(**fields) is not None
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from adapter.contract.request import CompletionV2Request
 from adapter.errors import ApiError
+from adapter.guided.constraint import MAX_TEXT
 from adapter.planning import plan as plan_module
 from adapter.planning.calls import SamplingFields
 from adapter.planning.checks import Check
@@ -29,6 +30,22 @@ EXAMPLES: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(
     (Path(__file__).parent / "field_examples.json").read_text("utf-8")
 )
 Fields = dict[str, Any]
+
+
+def _add_large_schemas() -> None:
+    """The examples of a schema that is too large, which no file should have."""
+    schema = {"const": "a" * MAX_TEXT}
+    named = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    for field, value in (("guided_json", schema), ("response_format", named)):
+        says = (
+            f"{field} is too large: {len(json.dumps(schema))} characters as text, and {MAX_TEXT} "
+            "are allowed."
+        )
+        asks = {"asks": {field: value}, "param": field, "code": "invalid_value", "says": says}
+        EXAMPLES[field]["refused"].append(asks)
+
+
+_add_large_schemas()
 
 
 def fault(example: dict[str, Any]) -> str | None:

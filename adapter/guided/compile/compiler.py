@@ -23,7 +23,7 @@ from adapter.errors import one_line
 from adapter.guided.backends.outlines_schema import regex_of_schema
 from adapter.guided.backends.registry import Libraries, Maker, Preparing
 from adapter.guided.compile import validation
-from adapter.guided.compile.cost import expected_seconds
+from adapter.guided.compile.cost import affordable_beginnings, expected_seconds
 from adapter.guided.compile.fit import check_names_are_counted
 from adapter.guided.constraint import (
     AUTO,
@@ -43,7 +43,8 @@ from adapter.languages import exact_json
 from adapter.languages.budget import BudgetExceededError
 from adapter.languages.grammar.write import as_ebnf, as_lark
 from adapter.languages.json_schema.documents import METASCHEMAS, Documents
-from adapter.languages.json_schema.read import read_schema, without_formats
+from adapter.languages.json_schema.read import read_schema, without_formats, without_unknown_draft
+from adapter.languages.json_schema.references import are_paths
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.choices import choices
 from adapter.languages.regex.language import is_empty
@@ -79,6 +80,9 @@ _NAMES = Members()
 
 # How many times as long as it may take an estimate has to be, to be sure.
 _FAR = 1.5
+
+# Seconds that a named library may take over texts to choose from; the guard holds more of them.
+_QUICK = 0.3
 
 # States of a whitespace pattern: each costs the engine two masks.
 _MOST_RUNS = 256
@@ -126,9 +130,18 @@ class ConstraintCompiler:
         if constraint.kind is Kind.GRAMMAR:
             return self._first(constraint, _grammar_parts(constraint))
         if constraint.kind is Kind.CHOICE:
-            node = choices(json.loads(constraint.text))
-            return self._first(constraint, _regex_parts(constraint, node, seconds))
+            return self._choice(constraint, json.loads(constraint.text), seconds)
         return self._regex(constraint, seconds)
+
+    def _choice(self, constraint: Constraint, texts: list[str], seconds: float) -> Compiled:
+        node, backend = choices(texts), constraint.backend
+        if expected_seconds(backend, node) < _QUICK or "\0" in "".join(texts):
+            return self._first(constraint, _regex_parts(constraint, node, seconds))
+        # What the guard holds already, the library need not be told as a whole.
+        guard = Part("guidance", "regex", to_rust(node))
+        told = affordable_beginnings(backend, texts, _QUICK)
+        parts = [guard, *_regex_parts(constraint, told, seconds)]
+        return self._from_parts(list(map(self._prepared, parts)), backend, None)
 
     def _regex(self, constraint: Constraint, seconds: float) -> Compiled:
         node = parse(constraint.text)
@@ -187,7 +200,7 @@ class ConstraintCompiler:
         known: the schema as llguidance's own reader is given it, which follows some references that
         the normal form does not, and takes schemas that are too large for it.
         """
-        part = Part("guidance", "json", exact_json.dumps(known))
+        part = Part("guidance", "json", exact_json.dumps(without_unknown_draft(known)))
         try:
             own = self._held(schema)
         except SchemaError:
@@ -209,10 +222,11 @@ class ConstraintCompiler:
             return part, _NAMES, False
         if fault := validation.check_fault(known):
             raise Refused(f"{constraint.field}: {fault}.")
-        part = Part("guidance", "json-lenient", exact_json.dumps(known))
-        self._compile_part(part)  # which follows all references
+        lenient = Part("guidance", "json-lenient", part.text)
+        if own is None or not are_paths(known):
+            self._compile_part(lenient)  # which follows all references
         if own is None:
-            return part, _NAMES, True
+            return lenient, _NAMES, True
         return Part("guidance", "lark", own.lark), _members(own.places), True
 
     def _raise_closer_reason(self, part: Part) -> None:

@@ -4,7 +4,10 @@ outlines_core walks, for each state, the tokens that may come: most of them wher
 many. lm-format-enforcer makes its automaton in Python.
 """
 
+from collections.abc import Sequence
+
 from adapter.guided.constraint import LM_FORMAT_ENFORCER, OUTLINES
+from adapter.languages.regex.choices import beginnings
 from adapter.languages.regex.tree import Chars, Node, Repeat, children
 
 _SECONDS = {OUTLINES: (0.0005, 0.008), LM_FORMAT_ENFORCER: (0.0003, 0.0003)}
@@ -28,3 +31,14 @@ def expected_seconds(backend: str, node: Node) -> float:
         return sum(map(of, children(node)))
 
     return of(node)
+
+
+_LONGEST_BEGINNING = 64
+
+
+def affordable_beginnings(backend: str, texts: Sequence[str], seconds: float) -> Node:
+    """As much of the beginnings of some texts as a library can be told in so long."""
+    length = _LONGEST_BEGINNING
+    while length and expected_seconds(backend, beginnings(texts, length)) > seconds:
+        length //= 2
+    return beginnings(texts, length)

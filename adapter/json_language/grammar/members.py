@@ -1,10 +1,11 @@
 """An alternative of objects, its members told one by one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, combinations, product
 
-from adapter.json_language.normal_form.forms import Condition, Conditions, Object, Witness
+from adapter.json_language.normal_form.forms import ANYTHING, Condition, Conditions, Object, Witness
 from adapter.json_language.normal_form.names import (
     Listed,
     Matching,
@@ -15,13 +16,14 @@ from adapter.json_language.normal_form.names import (
     region_tree,
 )
 from adapter.languages.budget import Budget, BudgetExceededError
-from adapter.languages.regex.json_text import is_spelled
-from adapter.languages.regex.language import Language
-from adapter.languages.regex.tree import Node
+from adapter.languages.regex.language import is_finite, words
+from adapter.languages.regex.tree import ANY_TEXT, Node
 
 _MOST_PATTERNS = 5
 _MOST_LISTED = 40
 """Names of a pattern that are told one by one, where it has no more of them."""
+_MOST_WORK = 20_000
+"""Terms and moves of a question about the names of a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,32 @@ class Members:
     high: int | None
 
 
-def resolved(one: Object) -> Iterator[Members]:
+ANY_MEMBERS = Members((), (Others(ANY_TEXT, ANYTHING),), 0, None)
+
+
+class Regions:
+    """The sets of names that no object tells one by one; objects that say the same share them."""
+
+    def __init__(self) -> None:
+        self._trees: dict[tuple[tuple[Matching, ...], ...], dict[tuple[str, ...], Node]] = {}
+
+    def tree(
+        self, inside: tuple[Matching, ...], outside: tuple[Matching, ...], taken: tuple[str, ...]
+    ) -> Node:
+        """The names that match all of some patterns and none of others, and are not taken."""
+        trees = self._trees.setdefault((inside, outside), {})
+        if taken not in trees:
+            trees[taken] = region_tree(inside, outside, taken)
+        return trees[taken]
+
+
+def resolved(one: Object, regions: Regions) -> Iterator[Members]:
     """The alternatives of an object, its witnesses found places.
 
     Raises:
         BudgetExceededError: there are too many.
     """
-    view = _View(one)
+    view = _View(one, regions)
     places = [list(view.places(witness)) for witness in one.witnesses]
     for found in product(*places):
         members = view.members([place for place in found if place is not None])
@@ -76,8 +97,9 @@ _Place = tuple[str | int, Conditions]
 class _View:
     """An object's names: each that is mentioned, and the regions of all others."""
 
-    def __init__(self, one: Object) -> None:
+    def __init__(self, one: Object, regions: Regions) -> None:
         self._one = one
+        self._shared = regions
         sets = [rule.names for rule in one.rules] + [each.names for each in one.witnesses]
         used = set(chain(one.required, *map(mentioned, sets)))
         self._names = [name for name in one.order if name in used]
@@ -91,16 +113,20 @@ class _View:
 
     def _part(self, found: list[Matching]) -> None:
         """Tell the regions apart; a small one is told name by name."""
-        taken = list(self._names)
+        taken = tuple(self._names)
         for size in range(len(found) + 1):
             for group in combinations(found, size):
                 inside = frozenset(group)
-                tree = region_tree(group, [each for each in found if each not in inside], taken)
-                words, bounded = _words(tree) if found else (None, False)
-                if words is None:
+                outside = tuple(each for each in found if each not in inside)
+                # Without the names that are told already: one less or more changes nothing.
+                whole = self._shared.tree(group, outside, ())
+                bounded = bool(found) and _is_finite(whole)
+                few = _other_words(whole, taken) if bounded else None
+                if few is None:
+                    tree = self._shared.tree(group, outside, taken)
                     self._regions.append((inside, tree, bounded))
                 else:
-                    self._names += words
+                    self._names += few
 
     def _named_values(self) -> dict[str, Conditions | None]:
         """What each name's value has to meet; None where there is no such member."""
@@ -160,10 +186,15 @@ def _union(parts: Iterable[Conditions | None]) -> Conditions | None:
     return frozenset[Condition]().union(*(part for part in found if part is not None))
 
 
-def _words(tree: Node) -> tuple[list[str] | None, bool]:
-    """The words of a language, where they are few; and whether they are finitely many."""
-    language = Language(tree, Budget(20_000))
-    if not language.is_finite():
-        return None, False
-    words = language.words(_MOST_LISTED)
-    return None if words is None else [word for word in words if is_spelled(word)], True
+@lru_cache(256)
+def _is_finite(tree: Node) -> bool:
+    return is_finite(tree, Budget(_MOST_WORK))
+
+
+def _other_words(tree: Node, taken: Collection[str]) -> list[str] | None:
+    """The words of a finite language that are not taken, where they are few."""
+    found = words(tree, _MOST_LISTED + len(taken), Budget(_MOST_WORK))
+    if found is None:
+        return None
+    others = [word for word in found if word not in taken]
+    return others if len(others) <= _MOST_LISTED else None

@@ -9,8 +9,6 @@ from adapter.json_language.grammar.rules import Rules
 from adapter.json_language.grammar.values import Values
 from adapter.json_language.normal_form.forms import Conditions
 from adapter.languages.budget import BudgetExceededError
-from adapter.languages.regex.json_text import json_string
-from adapter.languages.regex.write import to_lark_terminal
 
 _BITS = 64
 _MOST_COUNTED = 10_000
@@ -108,8 +106,7 @@ def _named(member: Member, rules: Rules) -> str:
 
 
 def _other(others: Others, value: Conditions, rules: Rules) -> str:
-    name = rules.terminal(to_lark_terminal(json_string(others.names)))
-    return f'{name} ":" {rules.value(value)}'
+    return f'{rules.names(others.names)} ":" {rules.value(value)}'
 
 
 def _in_any_order(layout: _Layout, rules: Rules) -> str:

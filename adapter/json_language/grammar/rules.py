@@ -3,6 +3,9 @@
 import json
 
 from adapter.json_language.normal_form.forms import Conditions
+from adapter.languages.regex.json_text import json_string
+from adapter.languages.regex.tree import Node
+from adapter.languages.regex.write import to_lark_terminal
 
 # As llguidance's own JSON has it, so that its lexers become one.
 _BLANKS = r"[\x20\x0A\x0D\x09]+"
@@ -14,6 +17,8 @@ class Rules:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._terminals: dict[str, str] = {}
+        self._names: dict[int, tuple[Node, str]] = {}
+        """By identity: objects that say the same of their names share the tree."""
         self._values: dict[Conditions, str] = {}
         self._waiting: list[Conditions] = []
         self._count = 0
@@ -30,6 +35,13 @@ class Rules:
     def terminal(self, expression: str) -> str:
         """The name of a terminal."""
         return self._terminals.setdefault(expression, f"T{len(self._terminals)}")
+
+    def names(self, tree: Node) -> str:
+        """The terminal of the names of members in a language."""
+        if id(tree) not in self._names:
+            text = to_lark_terminal(json_string(tree))
+            self._names[id(tree)] = tree, self.terminal(text)
+        return self._names[id(tree)][1]
 
     def key(self, name: str) -> str:
         """The terminal of a member's name."""

@@ -1,12 +1,12 @@
 """What is inside a value, and which values there are at all: an endless one is none."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
 from adapter.json_language.grammar.items import Counted, counted, item_at
-from adapter.json_language.grammar.members import Members, resolved
-from adapter.json_language.normal_form.forms import ANYTHING, Array, Conditions, Form
+from adapter.json_language.grammar.members import ANY_MEMBERS, Members, Regions, resolved
+from adapter.json_language.normal_form.forms import ANYTHING, Array, Conditions, Form, Object
 from adapter.json_language.normal_form.normalise import Normaliser
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.fixed_point import settle
@@ -45,6 +45,7 @@ class Values:
         self._normaliser = normaliser
         self._found: dict[Conditions, Value] = {}
         self._few: dict[Conditions, list[str] | None] = {}
+        self._regions = Regions()
         waiting = [root]
         while waiting:
             conditions = waiting.pop()
@@ -74,8 +75,15 @@ class Values:
             form,
             _text(form.strings),
             [self._array(array) for array in form.arrays],
-            [members for one in form.objects for members in resolved(one)],
+            [members for one in form.objects for members in self._members(one)],
         )
+
+    def _members(self, one: Object) -> Iterable[Members]:
+        try:
+            return list(resolved(one, self._regions))
+        except BudgetExceededError:
+            self._normaliser.complete = False
+            return [ANY_MEMBERS]
 
     def _array(self, array: Array) -> Array | Counted:
         if not array.counts:

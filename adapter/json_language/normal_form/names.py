@@ -24,9 +24,18 @@ class Matching:
     tree: Node
 
     @cached_property
-    def language(self) -> Language:
-        """It, to ask whether a name is in it."""
+    def _language(self) -> Language:
         return Language(self.tree)
+
+    @cached_property
+    def _known(self) -> dict[str, bool]:
+        return {}
+
+    def has(self, name: str) -> bool:
+        """Whether a name is in it."""
+        if name not in self._known:
+            self._known[name] = self._language.matches(name)
+        return self._known[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,7 @@ def has(names: Names, name: str) -> bool:
         case Listed(finite):
             return name in finite
         case Matching():
-            return names.language.matches(name)
+            return names.has(name)
         case Either(parts):
             return any(has(part, name) for part in parts)
         case Other(than):

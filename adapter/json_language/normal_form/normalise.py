@@ -2,11 +2,12 @@
 
 Negation is pushed inwards until it is about types, bounds, names and counts (not-elimination,
 arXiv 2104.14828), and what no value can meet is left out on the way (compare witness generation,
-arXiv 2202.12849). A form may allow more than its schema where a keyword cannot be stated; then
-`complete` is False.
+arXiv 2202.12849). A form may allow more than its schema where a keyword cannot be stated, or takes
+too many alternatives; then `complete` is False.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
@@ -31,15 +32,25 @@ from adapter.json_language.normal_form.schemas import NotHeldError, Schemas
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.json_schema.schema import Schema, SchemaError
 from adapter.languages.regex.language import Language
-from adapter.languages.regex.tree import PatternError
+from adapter.languages.regex.tree import Node, PatternError, classes
 
 T = TypeVar("T")
 
 _MOST_ALTERNATIVES = 64
 """Of one type, in one form."""
 
+_MOST_COMPARED = 512
+"""Alternatives that are compared, each with each, to find those that are within others."""
+
+_MOST_OF_ONE_OF = 3_000
+"""Alternatives that are looked at to tell the branches of one oneOf apart."""
+
 _MOST_TOGETHER = 5
 """Schemas of an anyOf whose evaluated names and items are told apart by who of them is met."""
+
+
+class _TooManyError(NotHeldError):
+    """There would be too many alternatives in one form."""
 
 
 class Normaliser:
@@ -68,7 +79,11 @@ class Normaliser:
         """
         if conditions not in self._forms:
             parts = (self._of(condition, False) for condition in sorted(conditions))
-            form, is_final = self._tracked(lambda: self._common(parts))
+            try:
+                form, is_final = self._tracked(lambda: self._common(parts))
+            except _TooManyError:
+                self.complete = False
+                form, is_final = ANY, True
             if not is_final:
                 return form
             self._forms[conditions] = form
@@ -124,9 +139,12 @@ class Normaliser:
         """What is made, and whether it stays so: whether none that is being made around it was
         taken for nothing on the way."""
         before, self._rests_on = self._rests_on, inf
-        made = make()
-        is_final = self._rests_on >= len(self._making)
-        self._rests_on = min(before, inf if is_final else self._rests_on)
+        is_final = False
+        try:
+            made = make()
+            is_final = self._rests_on >= len(self._making)
+        finally:
+            self._rests_on = min(before, inf if is_final else self._rests_on)
         return made, is_final
 
     def _read(self, node: Mapping[str, Any], met: bool, noted: bool) -> Form:
@@ -159,7 +177,11 @@ class Normaliser:
     def _common(self, parts: Iterable[Form]) -> Form:
         form = ANY
         for part in parts:
-            form = self._pruned(form.meet(part))
+            try:
+                form = self._pruned(form.meet(part))
+            except _TooManyError:  # what the others say still holds
+                self.complete = False
+                form = form.meet(_ALL_EVALUATED)
         return form
 
     def _either(self, parts: Iterable[Form]) -> Form:
@@ -172,21 +194,24 @@ class Normaliser:
             form = replace(form, arrays=tuple(filter(self._is_possible_array, form.arrays)))
         if len(form.objects) > 1:
             form = replace(form, objects=tuple(filter(self._is_possible, form.objects)))
+        if max(len(form.objects), len(form.arrays)) > _MOST_COMPARED:
+            raise _TooManyError
         form = absorbed(form)
         if max(map(len, (form.objects, form.arrays, form.strings))) > _MOST_ALTERNATIVES:
-            raise BudgetExceededError
+            raise _TooManyError
         return form
 
     def _is_possible(self, one: Object) -> bool:
         if one.high is not None and max(len(one.required), one.low) > one.high:
             return False
+        of_name = _conditions_of(one)
         for name in one.required:
-            needed = self._conditions_of(one, name)
+            needed = of_name(name)
             if needed is None or (len(needed) > 1 and self.is_empty(needed)):
                 return False
         return all(
             not isinstance(witness.names, Listed)
-            or any(self._conditions_of(one, name) is not None for name in witness.names.names)
+            or any(of_name(name) is not None for name in witness.names.names)
             for witness in one.witnesses
         )
 
@@ -197,14 +222,6 @@ class Normaliser:
         if one.rest is None and len(one.prefix) < one.low:
             return False
         return not any(len(each) > 1 and self.is_empty(each) for each in needed)
-
-    @staticmethod
-    def _conditions_of(one: Object, name: str) -> Conditions | None:
-        """What a member's value has to meet; None where there is no such member."""
-        found = [rule.conditions for rule in one.rules if has(rule.names, name)]
-        if None in found:
-            return None
-        return frozenset[Condition]().union(*(each for each in found if each is not None))
 
     # --- keywords that apply schemas to the same value
 
@@ -237,23 +254,43 @@ class Normaliser:
 
     def _one_of(self, node: Mapping[str, Any], met: bool, noted: bool) -> Iterator[Form]:
         schemas = _schemas_of(node, "oneOf")
-        overlaps = self._overlaps(schemas, node)
         if met:
-            alternatives = [
-                self._common(
-                    [
-                        self._schema(schema, True, noted),
-                        *(self._schema(schemas[j], False, False) for j in overlaps[i]),
-                    ]
-                )
-                for i, schema in enumerate(schemas)
-            ]
-            yield self._either(alternatives)
+            yield self._exactly_one(schemas, node, noted)
         else:
+            overlaps = self._overlaps(schemas, node)
             none = self._all(schemas, False, noted)
             pairs = [(i, j) for i, others in enumerate(overlaps) for j in others if i < j]
             both = [self._all([schemas[i], schemas[j]], True, noted) for i, j in pairs]
             yield self._either([none, *both])
+
+    def _exactly_one(self, schemas: list[Any], node: Mapping[str, Any], noted: bool) -> Form:
+        try:
+            with self._within(_MOST_OF_ONE_OF):
+                return self._either(self._told_apart(schemas, node, noted))
+        except (BudgetExceededError, _TooManyError):
+            self.complete = False
+            return self._either(self._schema(schema, True, noted) for schema in schemas)
+
+    def _told_apart(
+        self, schemas: list[Any], node: Mapping[str, Any], noted: bool
+    ) -> Iterator[Form]:
+        """Each schema without what another one of them allows as well."""
+        overlaps = self._overlaps(schemas, node)
+        for i, schema in enumerate(schemas):
+            others = (self._schema(schemas[j], False, False) for j in overlaps[i])
+            yield self._common([self._schema(schema, True, noted), *others])
+
+    @contextmanager
+    def _within(self, most: int) -> Iterator[None]:
+        """Spends no more than so much of what is left."""
+        outer = self._budget
+        inner = self._budget = Budget(min(most, outer.left))
+        given = inner.left
+        try:
+            yield
+        finally:
+            self._budget = outer
+            outer.spend(given - max(inner.left, 0))
 
     def _overlaps(self, schemas: list[Any], node: Mapping[str, Any]) -> list[list[int]]:
         """For each schema the others that a value of the node's type may satisfy as well."""
@@ -321,6 +358,26 @@ _ALL_EVALUATED = replace(
 )
 
 
+def _conditions_of(one: Object) -> Callable[[str], Conditions | None]:
+    """What a member's value has to meet; None where there is no such member."""
+    listed: dict[str, list[Conditions | None]] = {}
+    others: list[Rule] = []
+    for rule in one.rules:
+        if isinstance(rule.names, Listed):  # as most rules, which are not asked about each name
+            for name in rule.names.names:
+                listed.setdefault(name, []).append(rule.conditions)
+        else:
+            others.append(rule)
+
+    def of_name(name: str) -> Conditions | None:
+        found = listed.get(name, []) + [each.conditions for each in others if has(each.names, name)]
+        if None in found:
+            return None
+        return frozenset[Condition]().union(*(each for each in found if each is not None))
+
+    return of_name
+
+
 def _dependent(node: Mapping[str, Any], keyword: str, met: bool) -> dict[str, Any]:
     """What depends on each name, as `dependencies` of the drafts before 2019-09 says it too.
 
@@ -343,7 +400,10 @@ def _schemas_of(node: Mapping[str, Any], keyword: str) -> list[Any]:
     return schemas
 
 
-def _no_text(tree: Any) -> bool:
+def _no_text(tree: Node) -> bool:
+    # A language has no NUL, which a string of JSON that is given whole may have.
+    if any(chars.ranges[0][0] == 0 for chars in classes(tree)):
+        return False
     return Language(tree, Budget(20_000)).is_empty()
 
 

@@ -4,7 +4,6 @@ Only what holds for every library: malformed references, endless recursion, keys
 a library's checks off. What one library cannot do is its own to say.
 """
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,10 +21,6 @@ MAX_DEPTH = 64
 _OPTIONS = "x-guidance"
 
 
-# An escaped control character that has no short form: the backslash is not itself escaped.
-_CONTROL = re.compile(r"(?<!\\)(?:\\\\)*\\u00(?:0[0-7bef]|1[0-9a-f])", re.IGNORECASE)
-
-
 def read_schema(text: str, documents: Documents = METASCHEMAS) -> Schema:
     """The schema, checked, with what can never be finished taken out.
 
@@ -35,8 +30,6 @@ def read_schema(text: str, documents: Documents = METASCHEMAS) -> Schema:
         SchemaError: it is not a schema, or no finite text satisfies it.
     """
     given = exact_json.loads(text)
-    if _CONTROL.search(text):
-        raise SchemaError("it holds a control character that only an escape by number could write.")
     given = _checked(given)
     schema = as_schema(rewrite(with_local_references(given, documents), _plain))
     nodes = list(walk(schema))
@@ -117,3 +110,21 @@ def without_formats(schema: Schema, known: Callable[[str], bool]) -> Schema:
         return {key: value for key, value in node.items() if key != "format"}
 
     return as_schema(rewrite(schema, change))
+
+
+_DRAFTS = frozenset(
+    (
+        "http://json-schema.org/draft-04/schema",
+        "http://json-schema.org/draft-06/schema",
+        "http://json-schema.org/draft-07/schema",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    )
+)
+
+
+def without_unknown_draft(schema: Schema) -> Schema:
+    """Leave out a `$schema` that names no draft, as validators do: a library would look for it."""
+    if isinstance(schema, bool) or str(schema.get("$schema")).rstrip("#") in _DRAFTS:
+        return schema
+    return {name: value for name, value in schema.items() if name != "$schema"}

@@ -3,7 +3,7 @@
 from typing import Any, TypeGuard
 from urllib.parse import unquote
 
-from adapter.languages.json_schema.schema import Schema, SchemaError
+from adapter.languages.json_schema.schema import Schema, SchemaError, walk
 
 
 def check_reference(reference: Any, root: Schema, based: bool) -> None:
@@ -58,3 +58,15 @@ def _member(node: Any, key: str) -> Any:
 def is_local(reference: Any) -> TypeGuard[str]:
     """Whether it names a place in the schema by a path, for `resolve`."""
     return isinstance(reference, str) and (reference == "#" or reference.startswith("#/"))
+
+
+def are_paths(schema: Schema) -> bool:
+    """Whether all references are paths from the root, which check_reference() has followed."""
+    nodes = list(walk(schema))
+    return not any(
+        "$dynamicRef" in node
+        or "$recursiveRef" in node
+        or ("$ref" in node and not is_local(node["$ref"]))
+        or (node is not schema and ("$id" in node or "id" in node))
+        for node in nodes
+    )

@@ -5,7 +5,16 @@ from functools import lru_cache
 from itertools import groupby, takewhile
 
 from adapter.languages.characters import CHARACTERS, intersection, only
-from adapter.languages.regex.tree import EMPTY, Chars, Node, PatternError, choice, sequence
+from adapter.languages.regex.tree import (
+    ANY_TEXT,
+    EMPTY,
+    Chars,
+    Node,
+    PatternError,
+    Sequence,
+    choice,
+    sequence,
+)
 
 # A level of the trie makes up to three nodes: sequence, choice, and the repeat of an optional one.
 _TRIE_DEPTH = 30
@@ -23,6 +32,15 @@ def choices(texts: Iterable[str]) -> Node:
     return _trie(ordered, 0, 0)
 
 
+def beginnings(texts: Iterable[str], length: int) -> Node:
+    """Texts without NUL, of which those that are longer begin so and go on in any way."""
+    every = set(texts)
+    short = [text for text in every if len(text) <= length]
+    longer = {text[:length] for text in every if len(text) > length}
+    options = [choices(short)] if short else []
+    return choice([*options, sequence([choices(longer), ANY_TEXT])] if longer else options)
+
+
 @lru_cache(4096)
 def _char(char: str) -> Node:
     ranges = intersection(only(char), CHARACTERS)
@@ -32,7 +50,7 @@ def _char(char: str) -> Node:
 
 
 def _literal(text: str) -> Node:
-    return sequence(map(_char, text))
+    return _char(text) if len(text) == 1 else Sequence(tuple(map(_char, text)))
 
 
 def _trie(texts: list[str], start: int, depth: int) -> Node:

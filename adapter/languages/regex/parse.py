@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -94,6 +95,16 @@ def search_tree(pattern: str, *, widest: bool = False) -> Node:
     Raises:
         PatternError: as `parse`.
     """
+    find = _search_tree if len(pattern) < _MOST_KEPT else _search_tree.__wrapped__
+    return find(pattern, widest)
+
+
+_MOST_KEPT = 1000
+"""Characters of a pattern whose tree is kept: a schema says the same of many members."""
+
+
+@lru_cache(256)
+def _search_tree(pattern: str, widest: bool) -> Node:
     return _meaning(pattern, _anywhere, strict_end=True, negative=widest)
 
 

@@ -1,14 +1,15 @@
 """A regular expression as a tree of few kinds of nodes, and its normal form.
 
 The functions that make nodes keep to the normal form, which spares the libraries what they are bad
-at: nothing is nested that need not be.
+at: nothing is nested that need not be. A node is `plain` where there is no intersection and no
+complement in it.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from math import inf
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from adapter.languages.characters import TEXT, Ranges, intersection, union
 
@@ -22,6 +23,7 @@ class Chars:
     """One character of a set that is not empty."""
 
     ranges: Ranges
+    plain: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class Sequence:
     """One after the other; with no parts, the empty text."""
 
     parts: "tuple[Node, ...]"
+    plain: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plain", all([part.plain for part in self.parts]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,10 @@ class Choice:
     """One of two or more; none of them is the empty text, which is an optional Repeat."""
 
     options: "tuple[Node, ...]"
+    plain: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plain", all([option.plain for option in self.options]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,10 @@ class Repeat:
     node: "Node"
     low: int
     high: int | None
+    plain: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plain", self.node.plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +66,7 @@ class All:
     """What two or more nodes match, each of them."""
 
     parts: "tuple[Node, ...]"
+    plain: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +74,7 @@ class Not:
     """What a node does not match, of all texts of the characters of TEXT."""
 
     node: "Node"
+    plain: ClassVar[bool] = False
 
 
 Node: TypeAlias = Chars | Sequence | Choice | Repeat | All | Not
@@ -74,10 +90,19 @@ NOTHING = Not(ANY_TEXT)
 
 def sequence(parts: Iterable[Node]) -> Node:
     """One after the other."""
-    flat = list(flattened(parts))
-    if NOTHING in flat:
+    flat: list[Node] = []
+    for part in parts:
+        if isinstance(part, Sequence):
+            flat += part.parts
+        else:
+            flat.append(part)
+    if any([_is_nothing(part) for part in flat if not part.plain]):
         return NOTHING
     return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+
+
+def _is_nothing(node: Node) -> bool:
+    return isinstance(node, Not) and node == NOTHING
 
 
 def flattened(parts: Iterable[Node]) -> Iterator[Node]:
@@ -91,10 +116,10 @@ def choice(options: Iterable[Node]) -> Node:
     flat: list[Node] = []
     for option in options:
         flat.extend(option.options if isinstance(option, Choice) else (option,))
-    flat = [option for option in flat if option != NOTHING]
-    if not flat or ANY_TEXT in flat:
+    flat = [option for option in flat if option.plain or not _is_nothing(option)]
+    if not flat or any([isinstance(each, Repeat) and each == ANY_TEXT for each in flat]):
         return ANY_TEXT if flat else NOTHING
-    wide = [option for option in flat if option != EMPTY]
+    wide = [option for option in flat if not isinstance(option, Sequence) or option.parts]
     if len(wide) < len(flat):
         return repeat(choice(wide), 0, 1) if wide else EMPTY
     wide = _with_one_set(wide)
@@ -193,7 +218,7 @@ def negation(node: Node) -> Node:
 
 def is_plain(node: Node) -> bool:
     """Whether there is no intersection and no complement in a tree."""
-    return not isinstance(node, All | Not) and all(map(is_plain, children(node)))
+    return node.plain
 
 
 def plain_superset(node: Node) -> Node:

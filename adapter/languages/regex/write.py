@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, groupby
 
 from adapter.languages.characters import SURROGATES, Ranges, complement, single, union
@@ -99,6 +99,7 @@ def to_ebnf(node: Node) -> str:
 # How each dialect writes a class.
 
 
+@lru_cache(4096)
 def _chars(escape: Escape, ranges: Ranges) -> str:
     point = single(ranges)
     return bracketed(ranges, escape) if point is None else written(point, escape)
@@ -148,7 +149,12 @@ def _write(node: Node, dialect: _Dialect) -> str:
         case Chars(ranges):
             return dialect.chars(ranges)
         case Sequence(parts):
-            texts = [_grouped(part, dialect, (Choice,)) for part in parts]
+            texts = [
+                dialect.chars(part.ranges)
+                if isinstance(part, Chars)
+                else _grouped(part, dialect, (Choice,))
+                for part in parts
+            ]
             return dialect.join(texts) or dialect.empty
         case Choice(options):
             return dialect.bar.join([_write(option, dialect) for option in options])

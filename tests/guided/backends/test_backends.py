@@ -101,6 +101,18 @@ def test_choices_with_nul(make: Make, backend: str) -> None:
         assert language(make(Kind.CHOICE, texts, backend)()) == {text.encode() for text in texts}
 
 
+def test_many_choices_are_exact(make: Make, backend: str) -> None:
+    """Of those that would cost a library too much, the guard holds what it is not told."""
+    random = Random(0)
+    texts = ["".join(random.choices("abcdefgh é", k=random.randint(5, 30))) for _ in range(600)]
+    start = make(Kind.CHOICE, texts, backend)
+    for text in texts[:50]:
+        guide = start()
+        assert holds(guide, text)
+        for other in (text[:-1], text + "a", text[::-1], "z" + text):
+            assert holds(guide, other) == (other in texts)
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_are_exact(make: Make, backend: str, name: str) -> None:
     """A text is one of the choices, each of which can be made."""
@@ -509,3 +521,18 @@ def test_many_alternatives_may_begin_in_one_place(make: Make) -> None:
     ]
     guide = make(Kind.JSON, {"oneOf": options}, "auto")()
     assert takes(guide, ids('{"name7":1,"kind":39}'), exact=False)
+
+
+def test_control_characters_in_values(make: Make, backend: str) -> None:
+    """They are held as their escapes, whoever is named, in values and in names."""
+    schema = {
+        "type": "object",
+        "properties": {"a\x01": {"const": "\0\x1f\n"}, "b": {"type": "string"}},
+        "required": ["a\x01"],
+        "additionalProperties": False,
+    }
+    guide = make(Kind.JSON, schema, backend)()
+    assert holds(guide, json.dumps({"a\x01": "\0\x1f\n"}, separators=(",", ":")))
+    assert holds(guide, json.dumps({"a\x01": "\0\x1f\n", "b": "x"}, separators=(",", ":")))
+    for wrong in ({"a\x01": "\0\x1f"}, {"a": "\0\x1f\n"}, {}):
+        assert not holds(guide, json.dumps(wrong, separators=(",", ":")))

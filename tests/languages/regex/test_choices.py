@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.languages.regex.choices import choices
+from adapter.languages.regex.choices import beginnings, choices
 from adapter.languages.regex.tree import PatternError
 from adapter.languages.regex.write import to_ebnf, to_rust
 from tests.languages.regex.patterns import matches
@@ -23,6 +23,22 @@ def test_choices(texts: list[str], seed: int) -> None:
     shuffled = texts * 2
     Random(seed).shuffle(shuffled)
     assert choices(shuffled) == node
+
+
+@settings(deadline=None)
+@given(
+    texts=st.lists(st.text("ab\n", max_size=5), min_size=1),
+    length=st.integers(0, 4),
+    other=st.text("abc", max_size=6),
+)
+def test_beginnings(texts: list[str], length: int, other: str) -> None:
+    """All the texts match, and beside them what begins as a longer one does."""
+    node = beginnings(texts, length)
+    known = other in texts or any(
+        len(text) > length and other.startswith(text[:length]) for text in texts
+    )
+    assert all(matches(node, text) for text in texts)
+    assert matches(node, other) == known
 
 
 def test_large_choices_stay_small() -> None:
