@@ -113,10 +113,10 @@ class Exchange:
 
     async def _answer(self, body: bytes) -> None:
         server = self._server
-        if server.engine is None:
+        if server.engine is None or server.reader is None:
             raise Unavailable("This server has no engine.")
         completion = await begin(
-            body,
+            await server.reader.read(body),
             self._caller(),
             server.engine,
             self._record,
