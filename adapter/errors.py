@@ -79,6 +79,12 @@ class Unavailable(ApiError):
     code = "engine_unavailable"
 
 
+class RequestTimeout(Unavailable):
+    """The request took longer than the operator allows (503)."""
+
+    code = "request_timeout"
+
+
 class GenerationFailed(ApiError):
     """The engine gave up on this request (500)."""
 

@@ -60,6 +60,10 @@ class Answer:
             return self._prompts[index].deltas(update)
         return [delta for index, update in updates for delta in self._prompts[index].deltas(update)]
 
+    def size(self, updates: Updates) -> int:
+        """How much work their deltas are, about: in tokens whose scores are put together."""
+        return sum(self._prompts[index].size(update) for index, update in updates)
+
     def usage(self) -> Usage:
         """Tokens so far; every choice counts, and what was thrown away; each prompt once."""
         return Usage(
@@ -104,6 +108,13 @@ class _PromptAnswer:
                     delta._replace(choice=delta.choice + copy) for copy in range(1, self._copies)
                 ]
         return deltas
+
+    def size(self, update: PromptUpdate) -> int:
+        """See Answer."""
+        echoed = self._shape.echo and self._echoed is None
+        prompt = len(self.call.prompt.token_ids) if echoed else 0
+        texts = [len(text.token_ids) if self._shape.logprobs else 1 for text in update.outputs]
+        return prompt + sum(texts) * self._copies
 
     def completion_tokens(self) -> int:
         made = self._unshown_tokens + sum(c.token_count for c in self._choices.values())

@@ -8,7 +8,7 @@ from adapter.errors import InvalidRequest
 from adapter.planning.facts import ServerFacts
 from adapter.planning.plan import Plan, plan
 
-MAX_UNKNOWN = 1000
+MAX_UNKNOWN = 10_000
 """Fields of one body that the contract does not know."""
 
 

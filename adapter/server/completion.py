@@ -14,7 +14,7 @@ from adapter.guided.constraint import Constraint
 from adapter.metrics import count_retry
 from adapter.planning.calls import EngineCall
 from adapter.planning.modes import Beams, Greedy, Nothing, Score
-from adapter.planning.plan import Plan, check_length, engine_calls
+from adapter.planning.plan import Plan, PromptLengths, engine_calls
 from adapter.reading.read import Reading
 from adapter.server.request_log import RequestRecord
 
@@ -127,7 +127,7 @@ async def begin(
     token_ids = await engine.tokenize(
         made.prompts,
         add_special_tokens=made.add_special_tokens,
-        check=lambda index, count: check_length(made, index, count, engine.facts),
+        check=PromptLengths(made, engine.facts),
     )
     return Completion(
         engine,

@@ -71,5 +71,6 @@ class Response:
 
 def _field_list(names: Sequence[str]) -> bytes:
     """Names as a header value: a caller's name may hold any character, and be any length."""
-    value = ", ".join(quote(name[:200], safe=" $()*/:;<=>?@[]_{|}~!#&+.^`'-") for name in names)
+    shown = names[: _MAX_HEADER // 3]  # more would not fit: each takes three characters or more
+    value = ", ".join(quote(name[:200], safe=" $()*/:;<=>?@[]_{|}~!#&+.^`'-") for name in shown)
     return (value if len(value) <= _MAX_HEADER else value[:_MAX_HEADER] + ", ...").encode()

@@ -19,9 +19,14 @@ def _body(**fields: Any) -> bytes:
 
 def _raw(field: str, value: bytes) -> bytes:
     """A body in which one field is what is written."""
-    return b'{"model":"tiny","max_tokens":4,' + _prompt(field) + b'"%s":%s}' % (
-        field.encode(),
-        value,
+    return (
+        b'{"model":"tiny","max_tokens":4,'
+        + _prompt(field)
+        + b'"%s":%s}'
+        % (
+            field.encode(),
+            value,
+        )
     )
 
 
@@ -47,7 +52,7 @@ def _doubling(levels: int) -> dict[str, Any]:
     definitions: dict[str, Any] = {
         f"d{level}": {
             "type": "object",
-            "properties": dict.fromkeys("ab", {"$ref": f"#/$defs/d{level + 1}"}),
+            "properties": {key: {"$ref": f"#/$defs/d{level + 1}"} for key in "ab"},
         }
         for level in range(levels)
     }
@@ -69,14 +74,10 @@ BODIES: dict[str, Make] = {
     "prompt: 16 MiB of empty texts": lambda: _raw("prompt", _full(b'""')),
     "prompt: 2048 texts": lambda: _body(prompt=["hi"] * 2048),
     "prompt: a text of 16 MiB": lambda: _raw("prompt", b'"' + b"abc, " * (LARGEST // 5) + b'"'),
-    "prompt: 16 MiB of escapes": lambda: _raw(
-        "prompt", b'"' + b"\\u0041" * (LARGEST // 6) + b'"'
-    ),
+    "prompt: 16 MiB of escapes": lambda: _raw("prompt", b'"' + b"\\u0041" * (LARGEST // 6) + b'"'),
     "prompt: 16 MiB of integers of 4000 digits": lambda: _raw("prompt", _full(b"9" * 4000)),
     "prompt: an integer of 16 MiB": lambda: _raw("prompt", b"[" + b"9" * LARGEST + b"]"),
-    "prompt: token ids, the last one wrong": lambda: _raw(
-        "prompt", _full(b"7")[:-4] + b',"x"]'
-    ),
+    "prompt: token ids, the last one wrong": lambda: _raw("prompt", _full(b"7")[:-4] + b',"x"]'),
     "unknown: 16 MiB of numbers": lambda: _raw("unknown", _full(b"1.5")),
     "unknown: 16 MiB of lists": lambda: _raw("unknown", _full(b"[]")),
     "unknown: 16 MiB of objects": lambda: _raw("unknown", _full(b'{"a":{}}')),
@@ -121,15 +122,22 @@ BODIES: dict[str, Make] = {
         "guided_json", b'{"enum":' + _joined([b"[]"] * (MIB // 4 - 100)) + b"}"
     ),
     "guided_json: doubling $refs": lambda: _body(guided_json=_doubling(40)),
-    "guided_json: 60 levels": lambda: _body(guided_json=json.loads('{"not":' * 60 + "{}" + "}" * 60)),
+    "guided_json: 60 levels": lambda: _body(
+        guided_json=json.loads('{"not":' * 60 + "{}" + "}" * 60)
+    ),
     "response_format: an enum of 16 MiB": lambda: _body(
-        response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": _enum(15 * MIB)}}
+        response_format={
+            "type": "json_schema",
+            "json_schema": {"name": "n", "schema": _enum(15 * MIB)},
+        }
     ),
     "guided_regex: 1 MiB": lambda: _body(guided_regex="(a|b)" * (MIB // 5)),
     "guided_regex: 16 MiB": lambda: _body(guided_regex="(a|b)" * (LARGEST // 6)),
     "guided_regex: 100 000 brackets": lambda: _body(guided_regex="(" * 100_000 + ")" * 100_000),
     "guided_grammar: 1 MiB": lambda: _body(
-        guided_grammar="\n".join(["root ::= r0", *(f'r{n} ::= "a" r{n + 1}' for n in range(40_000))])
+        guided_grammar="\n".join(
+            ["root ::= r0", *(f'r{n} ::= "a" r{n + 1}' for n in range(40_000))]
+        )
     ),
     "user and model of 8 MiB": lambda: _body(user="x" * (7 * MIB), model="y" * (7 * MIB)),
 }
