@@ -93,7 +93,7 @@ class Envelope:
     def chunk(self, delta: Delta) -> str:
         """One event."""
         choice, text, logprobs, finish_reason = delta
-        scores = _scores_text(self._logprobs(logprobs and logprobs.as_json()))
+        scores = _scores_text(self._logprobs(None if logprobs is None else logprobs.as_json()))
         reason = f'"{finish_reason}"' if finish_reason is not None else self._unfinished
         return (
             f'{self._head}{choice},"text":{json_string(text)},"logprobs":{scores},'

@@ -19,7 +19,6 @@ from adapter.server.completion import Completion
 from adapter.server.response import Response
 from adapter.vllm_api import with_sse_keep_alive
 
-
 T = TypeVar("T")
 
 # Tokens whose scores are put together in some milliseconds; see Answer.size().
