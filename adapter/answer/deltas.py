@@ -5,6 +5,7 @@ vLLM: it reads the engine's objects through the protocols of engine/updates.py.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from adapter.answer.choice import Choice, Delta
@@ -14,6 +15,10 @@ from adapter.answer.token_text import TokenTexts
 from adapter.engine.updates import PromptUpdate, Updates, finish_reason_of
 from adapter.planning.calls import EngineCall
 from adapter.planning.plan import AnswerShape
+
+
+# What it takes to see whether a prompt ends inside a character; see Answer.size().
+_CUT_SIZE = 50
 
 
 class Usage(NamedTuple):
@@ -87,9 +92,7 @@ class _PromptAnswer:
         self._choices: dict[int, Choice] = {}
         self._echoed: EchoedPrompt | None = None
         self._unshown_tokens = 0
-        self._cut = (
-            call.prompt.text is None and mode.generates and texts.ends_inside_character(call.prompt)
-        )
+        self._may_be_cut = call.prompt.text is None and mode.generates
 
     def deltas(self, update: PromptUpdate) -> list[Delta]:
         deltas: list[Delta] = []
@@ -113,6 +116,8 @@ class _PromptAnswer:
         """See Answer."""
         echoed = self._shape.echo and self._echoed is None
         prompt = len(self.call.prompt.token_ids) if echoed else 0
+        if self._may_be_cut and not self._choices:
+            prompt += _CUT_SIZE
         texts = [len(text.token_ids) if self._shape.logprobs else 1 for text in update.outputs]
         return prompt + sum(texts) * self._copies
 
@@ -128,6 +133,11 @@ class _PromptAnswer:
             )
         number = self._first_index + index
         return Choice(number, self._shape, self._texts, self.call, self._echoed, cut=self._cut)
+
+    @cached_property
+    def _cut(self) -> bool:
+        """Whether the prompt ends inside a character."""
+        return self._may_be_cut and self._texts.ends_inside_character(self.call.prompt)
 
 
 def fold(deltas: Iterable[Delta]) -> list[dict[str, Any]]:

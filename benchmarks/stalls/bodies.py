@@ -73,6 +73,7 @@ BODIES: dict[str, Make] = {
     "prompt: 16 MiB of lists of one id": lambda: _raw("prompt", _full(b"[7]")),
     "prompt: 16 MiB of empty texts": lambda: _raw("prompt", _full(b'""')),
     "prompt: 2048 texts": lambda: _body(prompt=["hi"] * 2048),
+    "prompt: 1 million token ids": lambda: _raw("prompt", _joined([b"200"] * 1_000_000)),
     "prompt: a text of 16 MiB": lambda: _raw("prompt", b'"' + b"abc, " * (LARGEST // 5) + b'"'),
     "prompt: 16 MiB of escapes": lambda: _raw("prompt", b'"' + b"\\u0041" * (LARGEST // 6) + b'"'),
     "prompt: 16 MiB of integers of 4000 digits": lambda: _raw("prompt", _full(b"9" * 4000)),
@@ -139,5 +140,19 @@ BODIES: dict[str, Make] = {
             ["root ::= r0", *(f'r{n} ::= "a" r{n + 1}' for n in range(40_000))]
         )
     ),
+    "an answer of 128 texts of 2000 tokens with scores": lambda: _body(
+        n=128, max_tokens=2000, logprobs=5
+    ),
+    "the same as a stream": lambda: _body(n=128, max_tokens=2000, logprobs=5, stream=True),
+    "128 equal texts of 2000 tokens with scores": lambda: _body(
+        n=128, max_tokens=2000, logprobs=5, temperature=0
+    ),
+    "scores of a prompt of 100 000 tokens": lambda: _body(
+        prompt="abc, " * 20_000, max_tokens=0, echo=True, logprobs=5
+    ),
+    "scores of 2000 prompts of 500 tokens": lambda: _raw(
+        "prompt", _joined([_joined([b"105"] * 500)] * 2000)
+    )[:-1]
+    + b',"echo":true,"logprobs":5}',
     "user and model of 8 MiB": lambda: _body(user="x" * (7 * MIB), model="y" * (7 * MIB)),
 }
