@@ -16,7 +16,6 @@ from adapter.engine.updates import PromptUpdate, Updates, finish_reason_of
 from adapter.planning.calls import EngineCall
 from adapter.planning.plan import AnswerShape
 
-
 # What it takes to see whether a prompt ends inside a character; see Answer.size().
 _CUT_SIZE = 50
 

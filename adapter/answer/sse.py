@@ -111,11 +111,12 @@ class Envelope:
         """The last event before [DONE] where usage was asked for."""
         return event({**self._fields, "choices": [], "usage": usage.as_json()})
 
-    def response(self, choices: list[dict[str, Any]], usage: Usage) -> bytes:
-        """The answer in one piece."""
-        head = _json_text(self._fields)[:-1]
-        shown = ",".join(map(self._choice, choices))
-        return f'{head},"choices":[{shown}],"usage":{_json_text(usage.as_json())}}}'.encode()
+    def response(self, choices: list[dict[str, Any]], usage: Usage) -> list[bytes]:
+        """The whole answer, in pieces: one would take long to put together where it is large."""
+        pieces = [json_bytes(self._fields)[:-1] + b',"choices":[']
+        for index, choice in enumerate(choices):
+            pieces.append((("," if index else "") + self._choice(choice)).encode())
+        return [*pieces, b'],"usage":' + json_bytes(usage.as_json()) + b"}"]
 
     def _choice(self, choice: dict[str, Any]) -> str:
         return (

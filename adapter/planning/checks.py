@@ -132,7 +132,7 @@ def stops_are_short(request: CompletionV2Request, facts: ServerFacts) -> None:
     many = isinstance(given, list)
     for index, text in enumerate(given if many else [given]):
         name = f"stop[{index}]" if many else "stop"
-        limits.refuse_long(name, len(text), limits.MAX_STOP_CHARS)
+        limits.refuse_long(name, len(text), facts.max_stop_chars)
 
 
 def stops_are_told_from_infill_ends(request: CompletionV2Request, facts: ServerFacts) -> None:

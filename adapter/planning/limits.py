@@ -6,9 +6,6 @@ Every limit has a row in docs/reliability.md. What an operator can choose is amo
 from adapter.errors import InvalidRequest
 from adapter.planning.facts import ServerFacts
 
-MAX_STOP_CHARS = 4096
-"""Characters of a stop string."""
-
 MAX_GUIDED_CHOICES = 100_000
 """Texts of guided_choice."""
 

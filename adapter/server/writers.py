@@ -49,7 +49,7 @@ class WholeAnswer:
                 size += (made := answer.size(batch))
                 deltas += await _beside(partial(answer.deltas, batch), made)
         body = await _beside(lambda: envelope.response(fold(deltas), answer.usage()), size)
-        await response.send_whole(200, body)
+        await response.send_whole(200, *body)
 
 
 class OwnStream:

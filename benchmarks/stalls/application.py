@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.stalls.bodies import VOCABULARY
 from tests.asgi_client import Exchange, exchange
-from tests.fake_engine import FakeCollector, FakeEngineClient, FakeServingModels, Output, Table
 from tests.fake_engine import Candidate as Text
+from tests.fake_engine import FakeCollector, FakeEngineClient, FakeServingModels, Output, Table
 
 MAX_MODEL_LEN = 2**20
 PATIENCE_SECONDS = 300.0
@@ -77,12 +77,13 @@ def _output(prompt: Sequence[int], params: Any) -> Output:
 
 def _table(count: int) -> Table:
     width = len(_SCORES)
+    names: list[str | None] = [text for _, _, text in _SCORES]
     return Table(
         list(range(0, count * width, width)),
         list(range(width, (count + 1) * width, width)),
         [token for token, _, _ in _SCORES] * count,
         [score for _, score, _ in _SCORES] * count,
-        [text for _, _, text in _SCORES] * count,
+        names * count,
     )
 
 

@@ -150,9 +150,9 @@ BODIES: dict[str, Make] = {
     "scores of a prompt of 100 000 tokens": lambda: _body(
         prompt="abc, " * 20_000, max_tokens=0, echo=True, logprobs=5
     ),
-    "scores of 2000 prompts of 500 tokens": lambda: _raw(
-        "prompt", _joined([_joined([b"105"] * 500)] * 2000)
-    )[:-1]
-    + b',"echo":true,"logprobs":5}',
+    "scores of 2000 prompts of 500 tokens": lambda: (
+        _raw("prompt", _joined([_joined([b"105"] * 500)] * 2000))[:-1]
+        + b',"echo":true,"logprobs":5}'
+    ),
     "user and model of 8 MiB": lambda: _body(user="x" * (7 * MIB), model="y" * (7 * MIB)),
 }
