@@ -4,7 +4,7 @@ The response is the fold of the deltas, so the two forms of an answer cannot dri
 vLLM: it reads the engine's objects through the protocols of engine/updates.py.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -113,7 +113,7 @@ class _PromptAnswer:
 
     def size(self, update: PromptUpdate) -> int:
         """See Answer."""
-        echoed = self._shape.echo and self._echoed is None
+        echoed = self._shape.echo and self._echoed is None and not self._choices
         prompt = len(self.call.prompt.token_ids) if echoed else 0
         if self._may_be_cut and not self._choices:
             prompt += _CUT_SIZE
@@ -131,7 +131,10 @@ class _PromptAnswer:
                 self._shape, self._texts, self.call.prompt, update.prompt_logprobs
             )
         number = self._first_index + index
-        return Choice(number, self._shape, self._texts, self.call, self._echoed, cut=self._cut)
+        echoed = self._echoed
+        if len(self._choices) + 1 == self._mode.answers // self._copies:
+            self._echoed = None  # the last one: what was shown of it can go
+        return Choice(number, self._shape, self._texts, self.call, echoed, cut=self._cut)
 
     @cached_property
     def _cut(self) -> bool:
@@ -139,20 +142,26 @@ class _PromptAnswer:
         return self._may_be_cut and self._texts.ends_inside_character(self.call.prompt)
 
 
-def fold(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
-    """The choices of a response, in the order of their indices."""
+def fold(deltas: list[Delta]) -> Iterator[dict[str, Any]]:
+    """The choices of a response, in the order of their indices; the deltas go as they are read.
+
+    Millions of scores that were let go at once would hold up everybody.
+    """
     by_choice: dict[int, list[Delta]] = {}
     for delta in deltas:
         by_choice.setdefault(delta.choice, []).append(delta)
-    return [
-        {
-            "index": index,
-            "text": "".join(delta.text for delta in pieces),
-            "logprobs": _joined([delta.logprobs for delta in pieces if delta.logprobs]),
-            "finish_reason": pieces[-1].finish_reason,
-        }
-        for index, pieces in sorted(by_choice.items())
-    ]
+    deltas.clear()
+    for index in sorted(by_choice):
+        yield _folded(by_choice.pop(index))
+
+
+def _folded(pieces: Sequence[Delta]) -> dict[str, Any]:
+    return {
+        "index": pieces[0].choice,
+        "text": "".join(delta.text for delta in pieces),
+        "logprobs": _joined([delta.logprobs for delta in pieces if delta.logprobs]),
+        "finish_reason": pieces[-1].finish_reason,
+    }
 
 
 def _joined(pieces: Sequence[Logprobs]) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ Chunks are built as text around one escaped string: no model and no dict for eac
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -111,7 +111,7 @@ class Envelope:
         """The last event before [DONE] where usage was asked for."""
         return event({**self._fields, "choices": [], "usage": usage.as_json()})
 
-    def response(self, choices: list[dict[str, Any]], usage: Usage) -> list[bytes]:
+    def response(self, choices: Iterable[dict[str, Any]], usage: Usage) -> list[bytes]:
         """The whole answer, in pieces: one would take long to put together where it is large."""
         pieces = [json_bytes(self._fields)[:-1] + b',"choices":[']
         for index, choice in enumerate(choices):

@@ -5,6 +5,7 @@ by a StreamWriter, which costs less.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from functools import partial
@@ -127,7 +128,16 @@ async def _events(
 
 async def _chunks(answer: Answer, envelope: Envelope, batch: Updates) -> bytes:
     """The events of a batch."""
-    return await _beside(lambda: envelope.chunks(answer.deltas(batch)), answer.size(batch))
+    size = answer.size(batch)
+    if size < _MUCH:
+        return envelope.chunks(answer.deltas(batch))
+    return await asyncio.to_thread(_one_by_one, answer, envelope, batch)
+
+
+def _one_by_one(answer: Answer, envelope: Envelope, batch: Updates) -> bytes:
+    """The same, letting go of each delta when it is written; see fold()."""
+    deltas = deque(answer.deltas(batch))
+    return b"".join(envelope.chunks([deltas.popleft()]) for _ in range(len(deltas)))
 
 
 async def _beside(make: Callable[[], T], size: int) -> T:
