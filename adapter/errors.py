@@ -42,6 +42,20 @@ class NotSupported(InvalidRequest):
     code = "unsupported_value"
 
 
+class BodyTooLarge(InvalidRequest):
+    """The body is larger than can be taken, or than can be read in time (413)."""
+
+    status = 413
+    code = "body_too_large"
+
+
+class EncodedBody(InvalidRequest):
+    """The body is compressed, which nothing here undoes (415)."""
+
+    status = 415
+    code = "unsupported_content_encoding"
+
+
 class WrongKey(ApiError):
     """No API key, or a wrong one (401)."""
 
@@ -63,6 +77,12 @@ class Unavailable(ApiError):
 
     status = 503
     code = "engine_unavailable"
+
+
+class RequestTimeout(Unavailable):
+    """The request took longer than the operator allows (503)."""
+
+    code = "request_timeout"
 
 
 class GenerationFailed(ApiError):

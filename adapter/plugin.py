@@ -65,7 +65,10 @@ class CompletionV2Plugin:
         """Give the route its engine. Without one (vLLM's render server) it answers 503."""
         from adapter.server.state import server_state
         from adapter.vllm_api import logger
+        from adapter.vllm_patches.admission import let_admitted_work_go_on
 
+        if engine_client is not None:
+            let_admitted_work_go_on(engine_client)
         server = server_state(engine_client, state, args)
         for endpoint in self._endpoints:
             endpoint.open(server)

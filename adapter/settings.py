@@ -70,6 +70,10 @@ def _positive(value: int) -> bool:
     return value >= 1
 
 
+def _none_or_positive(value: int | None) -> bool:
+    return value is None or value >= 1
+
+
 def _set_by(*row: Any, **more: Any) -> Any:
     """A field that is set by the Flag of this row, whose default is the field's."""
     flag = Flag(*row, **more)
@@ -96,6 +100,40 @@ class Settings:
         int,
         allows=_positive,
         bounds="at least 1",
+    )
+    max_prompts: int = _set_by(
+        "--max-prompts",
+        "How many prompts one request may have.",
+        "2048",
+        int,
+        allows=_positive,
+        bounds="at least 1",
+    )
+    max_prompt_tokens: int | None = _set_by(
+        "--max-prompt-tokens",
+        "How many tokens all prompts of one request may have together: 1048576, or the model's "
+        "context where that is longer.",
+        None,
+        int,
+        allows=_none_or_positive,
+        bounds="at least 1",
+    )
+    max_body_mb: int = _set_by(
+        "--max-body-mb",
+        "Megabytes that the body of one request may have.",
+        "16",
+        int,
+        allows=lambda value: 1 <= value <= 1024,
+        bounds="from 1 to 1024",
+    )
+    request_timeout: float | None = _set_by(
+        "--request-timeout",
+        "Seconds that one request may take, from its body to the last byte of its answer. No "
+        "limit by default.",
+        None,
+        float,
+        allows=lambda value: value is None or 0 < value < float("inf"),
+        bounds="above 0",
     )
     infill_template: str | None = _set_by(
         "--infill-template",

@@ -194,6 +194,8 @@ class FakeEngineClient:
         self.refusal: Exception | None = None
         """What check_admission raises."""
         self.admissions: list[int] = []
+        self.checks_each_call = False
+        """Whether each call is asked for as well, as vLLM does."""
         self.calls: list[Call] = []
         self.aborted: list[str] = []
         """The requests that were given up before they were finished."""
@@ -214,6 +216,8 @@ class FakeEngineClient:
         self, request_id: str, prompt: Mapping[str, Any], params: Any, **options: Any
     ) -> FakeCollector:
         """Play the next answer into a collector, each update once the last one was taken."""
+        if self.checks_each_call:
+            self.check_admission(params.n, request_id)
         self.calls.append(Call(prompt, params, request_id, options))
         collector = FakeCollector(f"internal-{request_id}")
         self._playing[collector.request_id] = asyncio.create_task(

@@ -506,6 +506,28 @@ def test_detokenizer_needs_the_repair(tokenizer: Any) -> None:
     assert detokenizer.get_next_output_text(finished=True, delta=True) == "hi🐈"
 
 
+@needs_vllm
+def test_each_call_asks_for_room() -> None:
+    """vLLM asks for room with every request of the engine's, and asks the client itself.
+
+    Where this fails adapter/vllm_patches/admission.py is not needed, or has no effect.
+    """
+    from adapter.vllm_api import AsyncLLM
+
+    class Full(Exception):
+        pass
+
+    def check_admission(n: int = 1, request_id: str | None = None) -> None:
+        raise Full
+
+    client = object.__new__(AsyncLLM)
+    client.output_processor = SimpleNamespace(has_request=lambda _: False)
+    client.check_admission = check_admission
+    request = SimpleNamespace(request_id="a", external_req_id="a")
+    with pytest.raises(Full):
+        asyncio.run(AsyncLLM._add_request(client, request, None, None, 0, None))
+
+
 # --- errors, tracing, the server ----------------------------------------------------------------
 
 

@@ -4,7 +4,8 @@ The response is the fold of the deltas, so the two forms of an answer cannot dri
 vLLM: it reads the engine's objects through the protocols of engine/updates.py.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from adapter.answer.choice import Choice, Delta
@@ -14,6 +15,9 @@ from adapter.answer.token_text import TokenTexts
 from adapter.engine.updates import PromptUpdate, Updates, finish_reason_of
 from adapter.planning.calls import EngineCall
 from adapter.planning.plan import AnswerShape
+
+# What it takes to see whether a prompt ends inside a character; see Answer.size().
+_CUT_SIZE = 50
 
 
 class Usage(NamedTuple):
@@ -60,6 +64,10 @@ class Answer:
             return self._prompts[index].deltas(update)
         return [delta for index, update in updates for delta in self._prompts[index].deltas(update)]
 
+    def size(self, updates: Updates) -> int:
+        """How much work their deltas are, about: in tokens whose scores are put together."""
+        return sum(self._prompts[index].size(update) for index, update in updates)
+
     def usage(self) -> Usage:
         """Tokens so far; every choice counts, and what was thrown away; each prompt once."""
         return Usage(
@@ -83,9 +91,7 @@ class _PromptAnswer:
         self._choices: dict[int, Choice] = {}
         self._echoed: EchoedPrompt | None = None
         self._unshown_tokens = 0
-        self._cut = (
-            call.prompt.text is None and mode.generates and texts.ends_inside_character(call.prompt)
-        )
+        self._may_be_cut = call.prompt.text is None and mode.generates
 
     def deltas(self, update: PromptUpdate) -> list[Delta]:
         deltas: list[Delta] = []
@@ -105,6 +111,15 @@ class _PromptAnswer:
                 ]
         return deltas
 
+    def size(self, update: PromptUpdate) -> int:
+        """See Answer."""
+        echoed = self._shape.echo and self._echoed is None and not self._choices
+        prompt = len(self.call.prompt.token_ids) if echoed else 0
+        if self._may_be_cut and not self._choices:
+            prompt += _CUT_SIZE
+        texts = [len(text.token_ids) if self._shape.logprobs else 1 for text in update.outputs]
+        return prompt + sum(texts) * self._copies
+
     def completion_tokens(self) -> int:
         made = self._unshown_tokens + sum(c.token_count for c in self._choices.values())
         return made * self._mode.counted
@@ -116,23 +131,37 @@ class _PromptAnswer:
                 self._shape, self._texts, self.call.prompt, update.prompt_logprobs
             )
         number = self._first_index + index
-        return Choice(number, self._shape, self._texts, self.call, self._echoed, cut=self._cut)
+        echoed = self._echoed
+        if len(self._choices) + 1 == self._mode.answers // self._copies:
+            self._echoed = None  # the last one: what was shown of it can go
+        return Choice(number, self._shape, self._texts, self.call, echoed, cut=self._cut)
+
+    @cached_property
+    def _cut(self) -> bool:
+        """Whether the prompt ends inside a character."""
+        return self._may_be_cut and self._texts.ends_inside_character(self.call.prompt)
 
 
-def fold(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
-    """The choices of a response, in the order of their indices."""
+def fold(deltas: list[Delta]) -> Iterator[dict[str, Any]]:
+    """The choices of a response, in the order of their indices; the deltas go as they are read.
+
+    Millions of scores that were let go at once would hold up everybody.
+    """
     by_choice: dict[int, list[Delta]] = {}
     for delta in deltas:
         by_choice.setdefault(delta.choice, []).append(delta)
-    return [
-        {
-            "index": index,
-            "text": "".join(delta.text for delta in pieces),
-            "logprobs": _joined([delta.logprobs for delta in pieces if delta.logprobs]),
-            "finish_reason": pieces[-1].finish_reason,
-        }
-        for index, pieces in sorted(by_choice.items())
-    ]
+    deltas.clear()
+    for index in sorted(by_choice):
+        yield _folded(by_choice.pop(index))
+
+
+def _folded(pieces: Sequence[Delta]) -> dict[str, Any]:
+    return {
+        "index": pieces[0].choice,
+        "text": "".join(delta.text for delta in pieces),
+        "logprobs": _joined([delta.logprobs for delta in pieces if delta.logprobs]),
+        "finish_reason": pieces[-1].finish_reason,
+    }
 
 
 def _joined(pieces: Sequence[Logprobs]) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ Chunks are built as text around one escaped string: no model and no dict for eac
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -13,6 +13,9 @@ from adapter.answer.deltas import Usage
 from adapter.errors import ApiError
 
 DONE = b"data: [DONE]\n\n"
+
+# Tokens whose scores are written at once.
+_PIECE = 4096
 
 # JSON leaves these as they are, but many clients' line splitters take them for ends of lines.
 _LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -31,11 +34,28 @@ def json_string(text: str) -> str:
 
 def json_bytes(value: Any) -> bytes:
     """Compact strict JSON: UTF-8, no NaN, no Infinity."""
+    return _json_text(value).encode()
+
+
+def _json_text(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if not text.isascii():
         for char, escaped in _LINE_ENDS.items():
             text = text.replace(char, escaped)
-    return text.encode()
+    return text
+
+
+def _scores_text(logprobs: dict[str, Any] | None) -> str:
+    """The logprobs object; written in pieces, since Python's lock is held for each."""
+    if logprobs is None:
+        return "null"
+    return "{" + ",".join(f'"{name}":{_list_text(logprobs[name])}' for name in logprobs) + "}"
+
+
+def _list_text(values: Sequence[Any]) -> str:
+    starts = range(0, len(values), _PIECE)
+    pieces = (_json_text(values[start : start + _PIECE])[1:-1] for start in starts)
+    return "[" + ",".join(pieces) + "]"
 
 
 class Envelope:
@@ -73,9 +93,7 @@ class Envelope:
     def chunk(self, delta: Delta) -> str:
         """One event."""
         choice, text, logprobs, finish_reason = delta
-        scores = "null"
-        if logprobs is not None:
-            scores = json_bytes(self._logprobs(logprobs.as_json())).decode()
+        scores = _scores_text(self._logprobs(None if logprobs is None else logprobs.as_json()))
         reason = f'"{finish_reason}"' if finish_reason is not None else self._unfinished
         return (
             f'{self._head}{choice},"text":{json_string(text)},"logprobs":{scores},'
@@ -93,11 +111,19 @@ class Envelope:
         """The last event before [DONE] where usage was asked for."""
         return event({**self._fields, "choices": [], "usage": usage.as_json()})
 
-    def response(self, choices: list[dict[str, Any]], usage: Usage) -> bytes:
-        """The answer in one piece."""
-        for choice in choices:
-            choice["logprobs"] = self._logprobs(choice["logprobs"])
-        return json_bytes({**self._fields, "choices": choices, "usage": usage.as_json()})
+    def response(self, choices: Iterable[dict[str, Any]], usage: Usage) -> list[bytes]:
+        """The whole answer, in pieces: one would take long to put together where it is large."""
+        pieces = [json_bytes(self._fields)[:-1] + b',"choices":[']
+        for index, choice in enumerate(choices):
+            pieces.append((("," if index else "") + self._choice(choice)).encode())
+        return [*pieces, b'],"usage":' + json_bytes(usage.as_json()) + b"}"]
+
+    def _choice(self, choice: dict[str, Any]) -> str:
+        return (
+            f'{{"index":{choice["index"]},"text":{json_string(choice["text"])},'
+            f'"logprobs":{_scores_text(self._logprobs(choice["logprobs"]))},'
+            f'"finish_reason":{_json_text(choice["finish_reason"])}}}'
+        )
 
     def _logprobs(self, logprobs: dict[str, Any] | None) -> dict[str, Any] | None:
         if not self._without_nulls or logprobs is None:

@@ -151,10 +151,13 @@ _NESTED_KEYS = frozenset(
 )
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _lone_surrogate(value: Any, path: str = "") -> str | None:
     """The path of the first string that holds half of a surrogate pair."""
     if isinstance(value, str):
-        return path if any("\ud800" <= char <= "\udfff" for char in value) else None
+        return path if _SURROGATE.search(value) else None
     if isinstance(value, Mapping):
         for key, item in value.items():
             shown = key.encode("utf-8", "backslashreplace").decode()

@@ -17,14 +17,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
+from adapter.engine.admission import admission
 from adapter.engine.beam_runner import run_beam_search
 from adapter.engine.checked import CheckedTexts, Checks
 from adapter.engine.detokenizer import Tokens
-from adapter.engine.errors import api_errors, as_engine_error
+from adapter.engine.errors import api_errors, as_engine_error, engine_errors
 from adapter.engine.facts import read_facts
 from adapter.engine.output_reader import OutputReader
 from adapter.engine.prompts import Check, PromptTokenizer
-from adapter.engine.questions import Question
+from adapter.engine.questions import Ask, Question
 from adapter.engine.updates import CandidateUpdate, PromptUpdate, Updates
 from adapter.engine.whole_context import fills_context, last_token, whole_prompt
 from adapter.errors import UnknownModel
@@ -200,7 +201,7 @@ class Engine:
         service = self._compile_service
         assert service is not None
         texts = CheckedTexts(
-            lambda questions: self._asked(questions, options),
+            self._asking(options),
             _Questions(calls, RequestOutputKind.FINAL_ONLY, self.facts.max_model_len),
             service.vocabulary.tokens,
             self.facts.eos_token_ids,
@@ -225,10 +226,11 @@ class Engine:
         kind = RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY
         work = calls[0].work
         question = _Questions(calls, kind, self.facts.max_model_len)
-        questions = [
+        # One by one as they are given: thousands at once would hold up the event loop.
+        questions = (
             question(f"{request_id}-{index}", call, work.sampling, work.mode.sequences)
             for index, call in enumerate(calls)
-        ]
+        )
         return self._asked(questions, options)
 
     def _search(
@@ -240,8 +242,7 @@ class Engine:
     ) -> AsyncGenerator[Updates, None]:
         """The beam searches of a request; each gives its answers at its end."""
 
-        def ask(questions: Sequence[Question]) -> AbstractAsyncContextManager[OutputReader]:
-            return self._asked(questions, options)
+        ask = self._asking(options)
 
         async def search(index: int, call: EngineCall) -> tuple[int, PromptUpdate]:
             with api_errors():
@@ -256,11 +257,27 @@ class Engine:
 
         return _as_they_end(search(*item) for item in enumerate(calls))
 
+    def _asking(self, options: "RunOptions") -> Ask:
+        """Asks for one request's work: what follows its first questions was admitted with them."""
+        begun = False
+
+        @asynccontextmanager
+        async def ask(questions: Sequence[Question]) -> AsyncIterator[OutputReader]:
+            nonlocal begun
+            async with self._asked(questions, options, admitted=begun) as reader:
+                begun = True
+                yield reader
+
+        return ask
+
     @asynccontextmanager
     async def _asked(
-        self, questions: Sequence[Question], options: "RunOptions"
+        self, questions: Iterable[Question], options: "RunOptions", *, admitted: bool = False
     ) -> AsyncIterator[OutputReader]:
-        """What vLLM's generate() does, for several prompts and without a task for each token."""
+        """What vLLM's generate() does, for several prompts and without a task for each token.
+
+        Between two questions others get their turn. admitted: they belong to work that goes on.
+        """
         reader = OutputReader(as_engine_error)
         outputs: asyncio.Task[None] | None = None
 
@@ -269,14 +286,15 @@ class Engine:
             reader.end(EngineDeadError())
 
         try:
-            for index, (request_id, token_ids, params) in enumerate(questions):
-                try:
-                    collector = await self._client.add_request(
-                        request_id, tokens_input(token_ids), params, **options
-                    )
-                except Exception as error:
-                    raise as_engine_error(error) from error
-                reader.add(index, collector)
+            with engine_errors():
+                for index, (request_id, token_ids, params) in enumerate(questions):
+                    if index:
+                        await asyncio.sleep(0)
+                    with admission(admitted=admitted):
+                        collector = await self._client.add_request(
+                            request_id, tokens_input(token_ids), params, **options
+                        )
+                    reader.add(index, collector)
             if (outputs := self._client.output_handler) is not None:
                 outputs.add_done_callback(on_end)
             yield reader

@@ -32,6 +32,17 @@ def api_errors() -> Iterator[None]:
         raise as_api_error(error) from error
 
 
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """The same where whatever goes wrong is the engine's."""
+    try:
+        yield
+    except ApiError:
+        raise
+    except Exception as error:
+        raise as_engine_error(error) from error
+
+
 def as_api_error(error: Exception) -> ApiError:
     """What the caller is told of an error of vLLM's, or of our own."""
     if (why := _gone(error)) is not None:

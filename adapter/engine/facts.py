@@ -10,6 +10,9 @@ from adapter.planning.infill import Infill, find, from_template
 from adapter.settings import Settings
 from adapter.vllm_api import AsyncLLM, uses_runner_v2
 
+MAX_PROMPT_TOKENS = 2**20
+"""Of all prompts of a request together, where the operator says nothing else."""
+
 
 def read_facts(
     client: AsyncLLM,
@@ -39,6 +42,9 @@ def read_facts(
         max_prompt_token_id=max(tokenizer.max_token_id, vocab_size - 1),
         document_separator=document_separator,
         max_choices=settings.max_choices,
+        max_prompts=settings.max_prompts,
+        max_prompt_tokens=settings.max_prompt_tokens
+        or max(MAX_PROMPT_TOKENS, config.max_model_len),
         max_logprobs=config.max_logprobs,
         eos_token_ids=frozenset(eos_token_ids),
         max_tokens_cap=overridden.get("max_new_tokens"),

@@ -16,7 +16,7 @@ from adapter.guided.constraint import (
     Kind,
     holds_nul,
 )
-from adapter.planning import values
+from adapter.planning import limits, values
 from adapter.planning.facts import ServerFacts
 from adapter.planning.modes import entries_needed
 
@@ -38,6 +38,18 @@ def prompt_is_given(request: CompletionV2Request, facts: ServerFacts) -> None:
     """A list has at least one prompt."""
     if request.prompt == []:
         raise InvalidRequest("prompt must not be an empty list.", param="prompt")
+
+
+def prompts_are_few(request: CompletionV2Request, facts: ServerFacts) -> None:
+    """Neither the prompts nor the token ids in them are more than the operator allows."""
+    prompts = values.prompts(request)
+    if len(prompts) > facts.max_prompts:
+        raise InvalidRequest(
+            f"prompt: there are {len(prompts)} prompts, and one request may have "
+            f"{facts.max_prompts}. Send several requests.",
+            param="prompt",
+        )
+    limits.refuse_tokens(sum(len(ids) for ids in prompts if isinstance(ids, list)), facts)
 
 
 def texts_are_few(request: CompletionV2Request, facts: ServerFacts) -> None:
@@ -110,7 +122,17 @@ def repetition_penalty_is_positive(request: CompletionV2Request, facts: ServerFa
 
 def stop_token_ids_exist(request: CompletionV2Request, facts: ServerFacts) -> None:
     """They are in the vocabulary."""
+    limits.refuse_more_than_tokens("stop_token_ids", len(request.stop_token_ids or ()), facts)
     _check_ids(request.stop_token_ids or (), facts.vocab_size, "stop_token_ids")
+
+
+def stops_are_short(request: CompletionV2Request, facts: ServerFacts) -> None:
+    """Each is looked for in the text after every token. Their number is the contract's."""
+    given = request.stop or []
+    many = isinstance(given, list)
+    for index, text in enumerate(given if many else [given]):
+        name = f"stop[{index}]" if many else "stop"
+        limits.refuse_long(name, len(text), facts.max_stop_chars)
 
 
 def stops_are_told_from_infill_ends(request: CompletionV2Request, facts: ServerFacts) -> None:
@@ -130,6 +152,7 @@ def stops_are_told_from_infill_ends(request: CompletionV2Request, facts: ServerF
 
 def logit_bias_is_of_tokens(request: CompletionV2Request, facts: ServerFacts) -> None:
     """Keys are token ids, values from -100 to 100."""
+    limits.refuse_more_than_tokens("logit_bias", len(request.logit_bias or ()), facts)
     for key, bias in (request.logit_bias or {}).items():
         # Only the plain decimal form is a token id: "05" and "+5" would be two names for one.
         if not (_TOKEN_ID.fullmatch(key) and str(int(key)) == key):
@@ -315,12 +338,7 @@ def constraint(field: str) -> tuple[Check, ...]:
         if (given := values.CONSTRAINTS[field](request)) is None:
             return
         kind, text = given
-        if len(text) > MAX_TEXT:
-            raise InvalidRequest(
-                f"{field} is too large: {len(text)} characters as text, and {MAX_TEXT} are "
-                "allowed.",
-                param=field,
-            )
+        limits.refuse_long(field, len(text), MAX_TEXT)
         if holds_nul(kind, text):
             _refuse_nul(field, kind, request.guided_decoding_backend or facts.guided_backend)
 
@@ -369,9 +387,14 @@ def only_constraint(field: str) -> Check:
 
 
 def there_are_choices(request: CompletionV2Request, facts: ServerFacts) -> None:
-    """A list has at least one choice."""
+    """A list has at least one choice, and not too many."""
     if request.guided_choice == []:
         raise InvalidRequest("guided_choice must not be an empty list.", param="guided_choice")
+    if (count := len(request.guided_choice or ())) > limits.MAX_GUIDED_CHOICES:
+        raise InvalidRequest(
+            f"guided_choice has {count} texts, and {limits.MAX_GUIDED_CHOICES} are allowed.",
+            param="guided_choice",
+        )
 
 
 def backend_is_known(request: CompletionV2Request, facts: ServerFacts) -> None:
@@ -399,6 +422,11 @@ def whitespace_is_of_json(request: CompletionV2Request, facts: ServerFacts) -> N
     """There is JSON whose whitespace the pattern is about."""
     if request.guided_whitespace_pattern is None:
         return
+    limits.refuse_long(
+        "guided_whitespace_pattern",
+        len(request.guided_whitespace_pattern),
+        limits.MAX_WHITESPACE_CHARS,
+    )
     given = values.constraints_given(request)
     if not given or given[0] not in ("guided_json", "response_format"):
         why = f"{given[0]} is none" if given else "there is none"

@@ -41,6 +41,12 @@ class ServerFacts:
     """The guided decoding backend of requests that name none."""
     guided_fault: str | None = None
     """Why nothing can be guided here, None where it can."""
+    max_prompts: int = 2048
+    """Prompts that one request may have."""
+    max_prompt_tokens: int = 2**20
+    """Tokens that all prompts of one request may have together."""
+    max_stop_chars: int = 4096
+    """Characters that one stop string may have."""
     infill: Infill | None = None
     """How the model fills a gap; None where it cannot."""
     infill_end_ids: frozenset[int] = frozenset()

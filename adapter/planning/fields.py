@@ -91,6 +91,7 @@ FIELDS: dict[str, Field] = {
         'string, list of strings, token ids, lists of token ids; null and `""` are the '
         "start of a new document",
         checks.prompt_is_given,
+        checks.prompts_are_few,
         checks.texts_are_few,
         checks.prompt_ids_exist,
         _plan("prompts", lambda r, _: values.prompts(r)),
@@ -204,6 +205,7 @@ FIELDS: dict[str, Field] = {
     "stop": _row(
         'honoured; `[]` and `""` mean none; one that is a special token\'s name stops at that '
         "token, shown or not",
+        checks.stops_are_short,
         _sampling("stop", lambda r, _: values.stop(r) or None),
         _beams("stop", lambda r, _: tuple(values.stop(r))),
         _answer("stop", lambda r, _: tuple(values.stop(r))),

@@ -15,6 +15,7 @@ from adapter.planning.calls import EngineCall, SamplingFields, TokenIds, Tokeniz
 from adapter.planning.facts import ServerFacts
 from adapter.planning.fields import FIELDS, Place
 from adapter.planning.infill import InfillPrompt
+from adapter.planning.limits import refuse_tokens
 from adapter.planning.modes import (
     Beams,
     BeamSettings,
@@ -178,6 +179,27 @@ def engine_calls(
         EngineCall(TokenizedPrompt(echo, *ids), work)
         for echo, ids in zip(plan.echoes, token_ids, strict=True)
     )
+
+
+class PromptLengths:
+    """Refuses what is too long, as soon as that is known: called with each prompt's length."""
+
+    def __init__(self, plan: Plan, facts: ServerFacts) -> None:
+        self._plan = plan
+        self._facts = facts
+        self._known: dict[int, int] = {}
+        self._total = 0
+
+    def __call__(self, index: int, tokens: int) -> None:
+        """Take the length of a prompt, or of a part of it, which a later one replaces.
+
+        Raises:
+            InvalidRequest: it does not fit the context, or all are too many together.
+        """
+        check_length(self._plan, index, tokens, self._facts)
+        self._total += tokens - self._known.get(index, 0)
+        self._known[index] = tokens
+        refuse_tokens(self._total, self._facts)
 
 
 def check_length(plan: Plan, index: int, prompt_tokens: int, facts: ServerFacts) -> None:

@@ -5,8 +5,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from adapter.answer.deltas import Answer
-from adapter.contract.parsing import parse_request
-from adapter.contract.request import CompletionV2Request, unknown_fields
 from adapter.engine.client import Engine, RunOptions
 from adapter.engine.output_reader import OutputReader
 from adapter.engine.updates import CandidateUpdate, Updates
@@ -16,7 +14,8 @@ from adapter.guided.constraint import Constraint
 from adapter.metrics import count_retry
 from adapter.planning.calls import EngineCall
 from adapter.planning.modes import Beams, Greedy, Nothing, Score
-from adapter.planning.plan import Plan, check_length, engine_calls, plan
+from adapter.planning.plan import Plan, PromptLengths, engine_calls
+from adapter.reading.read import Reading
 from adapter.server.request_log import RequestRecord
 
 
@@ -105,31 +104,30 @@ class Completion:
 
 
 async def begin(
-    body: bytes,
+    reading: Reading,
     caller: Caller,
     engine: Engine,
     record: RequestRecord,
     *,
     reject_unknown_fields: bool,
 ) -> Completion:
-    """Check a request through, and compile and tokenise what it holds.
+    """Take a request that was read, and compile and tokenise what it holds.
 
     record: is told what becomes known on the way, also of a request that is refused.
 
     Raises:
         ApiError: the request is refused, or cannot be served now.
     """
-    request = parse_request(body)
-    _note(request, record, reject_unknown_fields)
-    adapter = await engine.adapter_for(request.model)
-    made = plan(request, engine.facts)
+    _note(reading, record, reject_unknown_fields)
+    adapter = await engine.adapter_for(reading.model)
+    made = reading.plan()
     record.adjusted = made.adjusted
     engine.refuse_if_unavailable(len(made.prompts) * made.mode.sequences)
     compiled = await _compiled(made.constraint, engine, record) if made.constraint else None
     token_ids = await engine.tokenize(
         made.prompts,
         add_special_tokens=made.add_special_tokens,
-        check=lambda index, count: check_length(made, index, count, engine.facts),
+        check=PromptLengths(made, engine.facts),
     )
     return Completion(
         engine,
@@ -148,12 +146,12 @@ async def begin(
     )
 
 
-def _note(request: CompletionV2Request, record: RequestRecord, reject_unknown_fields: bool) -> None:
+def _note(reading: Reading, record: RequestRecord, reject_unknown_fields: bool) -> None:
     """Keep what the log and the headers tell; refuse unknown fields where that is set."""
-    record.model = request.model
-    record.user = request.user
-    record.n, record.best_of = request.n, request.best_of
-    record.ignored = tuple(unknown_fields(request))
+    record.model = reading.model
+    record.user = reading.user
+    record.n, record.best_of = reading.n, reading.best_of
+    record.ignored = reading.unknown
     if record.ignored and reject_unknown_fields:
         first = record.ignored[0][:200]
         raise InvalidRequest(

@@ -9,7 +9,15 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.types import Receive, Scope, Send
 
 from adapter.answer.sse import Envelope
-from adapter.errors import ApiError, InternalError, InvalidRequest, Unavailable
+from adapter.errors import (
+    ApiError,
+    BodyTooLarge,
+    EncodedBody,
+    InternalError,
+    InvalidRequest,
+    RequestTimeout,
+    Unavailable,
+)
 from adapter.planning.plan import Plan
 from adapter.server.completion import Caller, Completion, begin
 from adapter.server.request_log import RequestRecord
@@ -18,8 +26,6 @@ from adapter.server.state import ServerState
 from adapter.server.writers import AnswerWriter, OwnStream, SharedStream, WholeAnswer
 from adapter.vllm_api import contains_trace_headers, extract_trace_headers, logger
 
-# Parsing holds up the event loop: some 0.15 s for each MiB of numbers.
-MAX_BODY_BYTES = 16 * 2**20
 _CLIENT_GONE = 499  # as nginx logs it
 
 # Packages whose middleware, what vLLM puts around every route, passes messages on as they come.
@@ -45,7 +51,7 @@ class Exchange:
     async def run(self) -> None:
         """Answer, whatever happens; stop all work when the caller leaves."""
         try:
-            await self._unless_client_leaves()
+            await self._unless_client_leaves(await self._body())
         except ApiError as error:
             await self._response.fail(error)
         except _ClientLeft:
@@ -56,11 +62,10 @@ class Exchange:
         finally:
             self._record.write(self._headers, trace=self._server.traces)
 
-    async def _unless_client_leaves(self) -> None:
-        body = await self._body()
+    async def _unless_client_leaves(self, body: bytes) -> None:
         # A task of its own: what wakes it resumes every coroutine above it, and in the caller's
         # task those are all of the server's layers.
-        answer = asyncio.create_task(self._answer(body))
+        answer = asyncio.create_task(self._answer_in_time(body))
 
         async def watch() -> None:
             while (await self._receive())["type"] != "http.disconnect":
@@ -83,9 +88,11 @@ class Exchange:
         """The request's body.
 
         Raises:
-            InvalidRequest: not JSON by its content type, or too large.
+            InvalidRequest: not JSON by its content type, compressed, or too large.
         """
         self._check_content_type()
+        self._check_content_encoding()
+        limit = self._server.settings.max_body_mb * 2**20
         pieces: list[bytes] = []
         size = 0
         while True:
@@ -94,10 +101,8 @@ class Exchange:
                 raise _ClientLeft
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
-            if size > MAX_BODY_BYTES:
-                raise InvalidRequest(
-                    f"The body is larger than {MAX_BODY_BYTES} bytes.", code="body_too_large"
-                )
+            if size > limit:
+                raise BodyTooLarge(f"The body is larger than {limit} bytes.")
             if not message.get("more_body", False):
                 return b"".join(pieces)
 
@@ -111,12 +116,39 @@ class Exchange:
                 code="unsupported_media_type",
             )
 
+    def _check_content_encoding(self) -> None:
+        encoding = self._headers.get("content-encoding", "identity").strip()
+        if encoding.lower() not in ("", "identity"):
+            raise EncodedBody(
+                f"content-encoding must be identity, not {encoding[:100]!r}: compressed bodies are "
+                "not read.",
+                param="content-encoding",
+            )
+
+    async def _answer_in_time(self, body: bytes) -> None:
+        """Answer, no longer than the operator allows.
+
+        Raises:
+            RequestTimeout: it would take longer; what ran for it is aborted.
+        """
+        seconds = self._server.settings.request_timeout
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                await self._answer(body)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise RequestTimeout(
+                f"The request took longer than {seconds:g} s, which is the limit of this server "
+                "(--request-timeout). Ask for less."
+            ) from None
+
     async def _answer(self, body: bytes) -> None:
         server = self._server
-        if server.engine is None:
+        if server.engine is None or server.reader is None:
             raise Unavailable("This server has no engine.")
         completion = await begin(
-            body,
+            await server.reader.read(body),
             self._caller(),
             server.engine,
             self._record,

@@ -12,6 +12,8 @@ from adapter.server.request_log import RequestRecord
 Headers = list[tuple[bytes, bytes]]
 
 _MAX_HEADER = 4000
+_MAX_PIECE = 2**20
+"""Bytes of a body that are put together from smaller pieces and sent at once."""
 
 
 class Response:
@@ -35,11 +37,19 @@ class Response:
         """Send a piece of the body; may wait for a slow reader."""
         await self._send({"type": "http.response.body", "body": body, "more_body": not last})
 
-    async def send_whole(self, status: int, body: bytes, headers: Headers | None = None) -> None:
-        """Send a JSON body in one piece."""
-        length = (b"content-length", str(len(body)).encode())
+    async def send_whole(self, status: int, *pieces: bytes, headers: Headers | None = None) -> None:
+        """Send a JSON body, given in pieces; a large one is sent in several."""
+        length = (b"content-length", str(sum(map(len, pieces))).encode())
         await self.start(status, b"application/json", [length, *(headers or [])])
-        await self.write(body, last=True)
+        waiting: list[bytes] = []
+        size = 0
+        for piece in pieces:
+            if waiting and size + len(piece) > _MAX_PIECE:
+                await self.write(b"".join(waiting))
+                waiting, size = [], 0
+            waiting.append(piece)
+            size += len(piece)
+        await self.write(b"".join(waiting), last=True)
 
     async def fail(self, error: ApiError) -> None:
         """An HTTP error before the first byte, an error event after it."""
@@ -47,7 +57,7 @@ class Response:
             self._record.refused = error.param or ""
         if not self._started:
             retry = [(b"retry-after", b"1")] if isinstance(error, Unavailable) else []
-            await self.send_whole(error.status, json_bytes(error.body()), retry)
+            await self.send_whole(error.status, json_bytes(error.body()), headers=retry)
             return
         self._record.status = error.status
         await self.write(error_event(error) + DONE, last=True)
@@ -71,5 +81,6 @@ class Response:
 
 def _field_list(names: Sequence[str]) -> bytes:
     """Names as a header value: a caller's name may hold any character, and be any length."""
-    value = ", ".join(quote(name[:200], safe=" $()*/:;<=>?@[]_{|}~!#&+.^`'-") for name in names)
+    shown = names[: _MAX_HEADER // 3]  # more would not fit: each takes three characters or more
+    value = ", ".join(quote(name[:200], safe=" $()*/:;<=>?@[]_{|}~!#&+.^`'-") for name in shown)
     return (value if len(value) <= _MAX_HEADER else value[:_MAX_HEADER] + ", ...").encode()

@@ -6,6 +6,7 @@ from typing import Any
 
 from adapter.answer.stream_writer import StreamWriter
 from adapter.engine.client import Engine
+from adapter.reading.reader import BodyReader
 from adapter.settings import Settings, settings_from
 
 
@@ -16,6 +17,8 @@ class ServerState:
     engine: Engine | None
     """None on a server without one (vLLM's render server)."""
     settings: Settings
+    reader: BodyReader | None = None
+    """There where the engine is."""
     without_nulls: bool = False
     """See Envelope."""
     keep_alive_seconds: float = 0.0
@@ -45,6 +48,7 @@ def server_state(engine_client: Any, state: Any, args: Namespace) -> ServerState
     return ServerState(
         engine=engine,
         settings=settings,
+        reader=None if engine is None else BodyReader(engine.facts),
         keep_alive_seconds=float(getattr(args, "sse_keep_alive_interval", 0) or 0),
         traces=_traces(engine_client),
         adds_request_id=not getattr(args, "enable_request_id_headers", False),

@@ -5,9 +5,11 @@ by a StreamWriter, which costs less.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from adapter.answer.choice import Delta
 from adapter.answer.deltas import Answer, fold
@@ -17,6 +19,11 @@ from adapter.engine.updates import Updates
 from adapter.server.completion import Completion
 from adapter.server.response import Response
 from adapter.vllm_api import with_sse_keep_alive
+
+T = TypeVar("T")
+
+# Tokens whose scores are put together in some milliseconds; see Answer.size().
+_MUCH = 1000
 
 
 class AnswerWriter(Protocol):
@@ -35,12 +42,15 @@ class WholeAnswer:
 
     async def write(self, completion: Completion, envelope: Envelope, response: Response) -> None:
         """See AnswerWriter."""
+        answer = completion.answer
         deltas: list[Delta] = []
+        size = 0
         async with aclosing(completion.updates()) as updates:
             async for batch in updates:
-                deltas += completion.answer.deltas(batch)
-        body = envelope.response(fold(deltas), completion.answer.usage())
-        await response.send_whole(200, body)
+                size += (made := answer.size(batch))
+                deltas += await _beside(partial(answer.deltas, batch), made)
+        body = await _beside(lambda: envelope.response(fold(deltas), answer.usage()), size)
+        await response.send_whole(200, *body)
 
 
 class OwnStream:
@@ -71,7 +81,7 @@ class OwnStream:
         # The status waits for the engine's first word: until then an error is an HTTP error.
         # A keep-alive interval bounds that wait, since a proxy would not wait longer.
         await asyncio.wait({first}, timeout=self._interval or None)
-        start = envelope.chunks(answer.deltas(first.result())) if first.done() else b""
+        start = await _chunks(answer, envelope, first.result()) if first.done() else b""
         await _start(response, start)
         pieces: AsyncGenerator[bytes | str, None] = _events(
             answer, envelope, updates, None if first.done() else first
@@ -95,7 +105,7 @@ class SharedStream:
         """See AnswerWriter."""
         answer = completion.answer
         async with completion.opened() as reader:
-            await _start(response, envelope.chunks(answer.deltas(await reader.news())))
+            await _start(response, await _chunks(answer, envelope, await reader.news()))
             await self._writer.write(
                 reader, lambda: envelope.chunks(answer.deltas(reader.take())), response.write
             )
@@ -110,10 +120,29 @@ async def _events(
 ) -> AsyncGenerator[bytes | str, None]:
     """The events of all updates; `first` is one that is still waited for."""
     if first is not None:
-        yield envelope.chunks(answer.deltas(await first))
+        yield await _chunks(answer, envelope, await first)
     async for batch in updates:
-        if events := envelope.chunks(answer.deltas(batch)):
+        if events := await _chunks(answer, envelope, batch):
             yield events
+
+
+async def _chunks(answer: Answer, envelope: Envelope, batch: Updates) -> bytes:
+    """The events of a batch."""
+    size = answer.size(batch)
+    if size < _MUCH:
+        return envelope.chunks(answer.deltas(batch))
+    return await asyncio.to_thread(_one_by_one, answer, envelope, batch)
+
+
+def _one_by_one(answer: Answer, envelope: Envelope, batch: Updates) -> bytes:
+    """The same, letting go of each delta when it is written; see fold()."""
+    deltas = deque(answer.deltas(batch))
+    return b"".join(envelope.chunks([deltas.popleft()]) for _ in range(len(deltas)))
+
+
+async def _beside(make: Callable[[], T], size: int) -> T:
+    """What `make` returns: made in a thread where it would hold up the event loop."""
+    return make() if size < _MUCH else await asyncio.to_thread(make)
 
 
 async def _start(response: Response, events: bytes) -> None:

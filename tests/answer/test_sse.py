@@ -106,7 +106,7 @@ def test_deltas_without_news_make_no_chunk() -> None:
 def test_response_is_byte_for_byte() -> None:
     """A response has the chunks' envelope, all choices, and usage."""
     choices = [{"index": 0, "text": "\u2028é", "logprobs": None, "finish_reason": "stop"}]
-    made = envelope().response(choices, Usage(1, 2))
+    made = b"".join(envelope().response(choices, Usage(1, 2)))
     assert made == (
         HEAD.removeprefix(b"data: ")
         + '{"index":0,"text":"\\u2028é","logprobs":null,"finish_reason":"stop"}],'

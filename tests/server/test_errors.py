@@ -81,13 +81,20 @@ def test_content_types(
     assert status == 200 or got.error()["param"] == "content-type"
 
 
-def test_body_too_large(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body beyond the limit is refused before it is read to its end."""
-    from adapter.server import exchange as exchange_module
+def test_compressed_body(server: Server) -> None:
+    """A compressed body is refused by its header, not by what it looks like."""
+    got = run(exchange(server.app, b"\x1f\x8b", headers={"content-encoding": "gzip"}))
+    error = got.error()
+    assert (got.status, error["param"]) == (415, "content-encoding")
+    assert error["code"] == "unsupported_content_encoding"
+    assert "gzip" in error["message"]
 
-    monkeypatch.setattr(exchange_module, "MAX_BODY_BYTES", 1000)
-    got = run(exchange(server.app, HI | {"user": "x" * 5000}, cut=100))
-    assert (got.status, got.error()["code"]) == (400, "body_too_large")
+
+def test_identity_is_no_compression(server: Server, client: FakeEngineClient) -> None:
+    """A body that says it is not compressed is read."""
+    client.will_answer(said("a", 10, finish="stop"))
+    got = run(exchange(server.app, HI, headers={"content-encoding": "Identity"}))
+    assert got.status == 200
 
 
 def test_too_many_choices(serve: Serve) -> None:

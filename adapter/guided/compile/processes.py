@@ -21,6 +21,9 @@ _LONG_REQUEST = 0.5
 # Workers of a pool that wait for the next request: a burst leaves no more behind.
 _MAX_IDLE = 2
 
+MAX_WAITING = 256
+"""Requests that wait for a worker of a pool, before one more is refused: each may be a megabyte."""
+
 # Of its limit, what a request must have taken to have been ended there: clocks differ a little.
 _NEARLY = 0.95
 
@@ -155,6 +158,7 @@ class WorkerPool:
         self._request = request
         self._free = asyncio.Semaphore(count)
         self._idle: list[Worker] = []
+        self._waiting = 0
 
     def close(self) -> None:
         """End the idle workers."""
@@ -167,14 +171,20 @@ class WorkerPool:
         Raises:
             TimeLimitExceeded: it took longer than it may.
             WorkerLost: the worker ended, and so did another one.
-            Unavailable: no worker became free, or none starts.
+            Unavailable: no worker became free, too many others wait for one, or none starts.
         """
+        busy = Unavailable(
+            "The server is busy compiling other constraints.", code="engine_overloaded"
+        )
+        if self._waiting >= MAX_WAITING:
+            raise busy
+        self._waiting += 1
         try:
             await asyncio.wait_for(self._free.acquire(), request["seconds"] * WALL_FACTOR)
         except TimeoutError:
-            raise Unavailable(
-                "The server is busy compiling other constraints.", code="engine_overloaded"
-            ) from None
+            raise busy from None
+        finally:
+            self._waiting -= 1
         try:
             return await self._run(request)
         finally:

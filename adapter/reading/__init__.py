@@ -1,0 +1,1 @@
+"""Bodies become plans: small ones at once, large ones in a process of their own."""

@@ -1,0 +1,1 @@
+"""How long one request can hold up all others: python -m benchmarks.stalls."""
