@@ -1,6 +1,6 @@
 """Keywords about the members of objects."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,8 @@ from adapter.json_language.normal_form.forms import (
     ANY,
     ANYTHING,
     NOTHING,
+    Condition,
+    Conditions,
     Form,
     Object,
     Rule,
@@ -17,9 +19,11 @@ from adapter.json_language.normal_form.forms import (
 from adapter.json_language.normal_form.names import (
     ALL_NAMES,
     NO_NAMES,
+    Listed,
     Matching,
     Names,
     either,
+    has,
     listed,
     other,
 )
@@ -154,3 +158,25 @@ def of_dependent_schema(name: str, then: Form, met: bool) -> Form:
     has = only_objects(Object(required=frozenset({name})))
     there = has.meet(then)
     return replace(ANY, objects=()).join(only_objects(without(name))).join(there) if met else there
+
+
+def conditions_of(one: Object) -> Callable[[str], Conditions | None]:
+    """What a member's value has to meet; None where there is no such member."""
+    by_name: dict[str, list[Conditions | None]] = {}
+    others: list[Rule] = []
+    for rule in one.rules:
+        if isinstance(rule.names, Listed):  # as most rules, which are not asked about each name
+            for name in rule.names.names:
+                by_name.setdefault(name, []).append(rule.conditions)
+        else:
+            others.append(rule)
+
+    def of_name(name: str) -> Conditions | None:
+        found = by_name.get(name, []) + [
+            each.conditions for each in others if has(each.names, name)
+        ]
+        if None in found:
+            return None
+        return frozenset[Condition]().union(*(each for each in found if each is not None))
+
+    return of_name

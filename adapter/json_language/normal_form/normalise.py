@@ -27,7 +27,7 @@ from adapter.json_language.normal_form.forms import (
     absorbed,
     unnoted,
 )
-from adapter.json_language.normal_form.names import ALL_NAMES, Listed, has, other
+from adapter.json_language.normal_form.names import ALL_NAMES, Listed, other
 from adapter.json_language.normal_form.schemas import NotHeldError, Schemas
 from adapter.languages.budget import Budget, BudgetExceededError
 from adapter.languages.json_schema.schema import Schema, SchemaError
@@ -204,7 +204,7 @@ class Normaliser:
     def _is_possible(self, one: Object) -> bool:
         if one.high is not None and max(len(one.required), one.low) > one.high:
             return False
-        of_name = _conditions_of(one)
+        of_name = members.conditions_of(one)
         for name in one.required:
             needed = of_name(name)
             if needed is None or (len(needed) > 1 and self.is_empty(needed)):
@@ -356,26 +356,6 @@ class Normaliser:
 _ALL_EVALUATED = replace(
     ANY, arrays=(Array(evaluated=None),), objects=(Object(evaluated=ALL_NAMES),)
 )
-
-
-def _conditions_of(one: Object) -> Callable[[str], Conditions | None]:
-    """What a member's value has to meet; None where there is no such member."""
-    listed: dict[str, list[Conditions | None]] = {}
-    others: list[Rule] = []
-    for rule in one.rules:
-        if isinstance(rule.names, Listed):  # as most rules, which are not asked about each name
-            for name in rule.names.names:
-                listed.setdefault(name, []).append(rule.conditions)
-        else:
-            others.append(rule)
-
-    def of_name(name: str) -> Conditions | None:
-        found = listed.get(name, []) + [each.conditions for each in others if has(each.names, name)]
-        if None in found:
-            return None
-        return frozenset[Condition]().union(*(each for each in found if each is not None))
-
-    return of_name
 
 
 def _dependent(node: Mapping[str, Any], keyword: str, met: bool) -> dict[str, Any]:
