@@ -1,7 +1,7 @@
 """vLLM's errors as what the caller is told."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from adapter.errors import (
     ApiError,
@@ -21,26 +21,24 @@ from adapter.vllm_api import (
 )
 
 
-@contextmanager
-def api_errors() -> Iterator[None]:
+def api_errors() -> AbstractContextManager[None]:
     """Raise vLLM's errors as what they become."""
-    try:
-        yield
-    except ApiError:
-        raise
-    except Exception as error:
-        raise as_api_error(error) from error
+    return _raised(as_api_error)
+
+
+def engine_errors() -> AbstractContextManager[None]:
+    """The same where whatever goes wrong is the engine's."""
+    return _raised(as_engine_error)
 
 
 @contextmanager
-def engine_errors() -> Iterator[None]:
-    """The same where whatever goes wrong is the engine's."""
+def _raised(as_error: Callable[[Exception], ApiError]) -> Iterator[None]:
     try:
         yield
     except ApiError:
         raise
     except Exception as error:
-        raise as_engine_error(error) from error
+        raise as_error(error) from error
 
 
 def as_api_error(error: Exception) -> ApiError:

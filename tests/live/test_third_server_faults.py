@@ -4,12 +4,14 @@ On servers of their own with the tiny model, which these tests end; they come la
 """
 
 import contextlib
+import json
 import signal
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -59,18 +61,31 @@ def third(no_other_server: None, tmp_path_factory: pytest.TempPathFactory) -> It
 # --- clients that leave
 
 
+def connected(server: Server, receive_buffer: int | None = None) -> socket.socket:
+    """A connection of its own; receive_buffer: bytes that are taken before the client reads."""
+    host = urlsplit(server.url)
+    connection = socket.socket()
+    connection.settimeout(60)
+    if receive_buffer is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.connect((host.hostname, host.port))
+    return connection
+
+
+def raw_request(server: Server, fields: dict[str, Any]) -> tuple[bytes, bytes]:
+    """The head and the body of a request, as they are sent."""
+    body = json.dumps({**fields, "model": server.model}).encode()
+    head = f"POST /v2/completions HTTP/1.1\r\nhost: {urlsplit(server.url).netloc}\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode(), body
+
+
 def leave(server: Server, kind: str, phase: str) -> None:
     """Send a request as far as the phase says, and reset the connection."""
-    host = urlsplit(server.url)
-    request = httpx.Request(
-        "POST", f"{server.url}/v2/completions", json={"model": server.model, **KINDS[kind]}
-    )
-    body = request.read()
-    head = f"POST /v2/completions HTTP/1.1\r\nhost: {host.netloc}\r\n"
-    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head, body = raw_request(server, KINDS[kind])
     sent = {"no body": b"", "half a body": body[: len(body) // 2]}.get(phase, body)
-    with socket.create_connection((host.hostname, host.port), timeout=60) as connection:
-        connection.sendall(head.encode() + sent)
+    with connected(server) as connection:
+        connection.sendall(head + sent)
         if phase == "the first bytes" and "stream" in KINDS[kind]:
             assert connection.recv(4096)
         else:
@@ -105,15 +120,9 @@ def test_clients_that_leave_leave_nothing(third: Server) -> None:
 
 def test_slow_reader_holds_up_nobody(third: Server) -> None:
     """A client that reads nothing of a long answer: others are served, and it is given up."""
-    host = urlsplit(third.url)
-    body = {**KINDS["many prompts"], "n": 16, "logprobs": 5, "model": third.model}
-    content = httpx.Request("POST", third.url, json=body).read()
-    head = f"POST /v2/completions HTTP/1.1\r\nhost: {host.netloc}\r\n"
-    head += f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect((host.hostname, host.port))
-        connection.sendall(head.encode() + content)
+    head, body = raw_request(third, {**KINDS["many prompts"], "n": 16, "logprobs": 5})
+    with connected(third, receive_buffer=4096) as connection:
+        connection.sendall(head + body)
         assert soon(lambda: third.metric("vllm:num_requests_running") >= 32, 30)
         served = third.stream(prompt="Twice", max_tokens=64, ignore_eos=True)
         assert served.in_order()[0]["finish_reason"] == "length"
